@@ -17,7 +17,8 @@ namespace {
 class RepeatingLoader final : public Loader {
  public:
   explicit RepeatingLoader(Loader& loader) : batch_(loader.next()) {}
-  [[nodiscard]] std::optional<LoadedBatch> next() override { return batch_; }
+  using Loader::next;
+  [[nodiscard]] std::optional<LoadedBatch> next(FunctionRef<void()>) override { return batch_; }
 
  private:
   std::optional<LoadedBatch> batch_;

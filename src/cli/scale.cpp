@@ -29,8 +29,10 @@ struct ScaleArguments {
   std::string link;
   std::string local_link = "3600gbit";
   double round_us = 5;
+  double host_ns_per_byte = 0;
   double images_per_second = 0;
   bool json = false;
+  bool plans = false;
 };
 
 OptionTable<ScaleArguments> scale_options() {
@@ -56,7 +58,14 @@ OptionTable<ScaleArguments> scale_options() {
                                        .help = "latency of one round of messages between nodes",
                                        .unit = "us",
                                        .min = 0,
-                                       .max = 1e6});
+                                       .max = 1e6})
+      .add(&ScaleArguments::host_ns_per_byte,
+           {.name = "host-ns-per-byte",
+            .help = "time of computing ranks for a byte that they send to another node and one "
+                    "that they receive: CPU ranks do it themselves",
+            .unit = "ns",
+            .min = 0,
+            .max = 1e6});
   table.group("Run")
       .add(&ScaleArguments::images_per_second,
            {.name = "images-per-second",
@@ -82,8 +91,11 @@ OptionTable<ScaleArguments> scale_options() {
             {.name = "param-dtype"},
             {.name = "reduce-dtype",
              .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"}});
-  table.group("Result").add(&ScaleArguments::json,
-                            {.name = "json", .help = "print one JSON object", .unit = ""});
+  table.group("Result")
+      .add(&ScaleArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""})
+      .add(&ScaleArguments::plans, {.name = "plans",
+                                    .help = "add to it what a rank computes, starts and waits for",
+                                    .unit = ""});
   return table;
 }
 
@@ -142,7 +154,12 @@ struct Row {
   std::string mode;
   double bucket_mb = 0;  ///< 0: none
   PredictedStep time;
+  StepPlan plan;
 };
+
+int shard_group(const Config& config, const Cluster& cluster) {
+  return config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : cluster.ranks();
+}
 
 /// All modes that make a difference on this cluster, then other bucket sizes.
 std::vector<Row> predict(const ScaleArguments& arguments, const Graph& graph,
@@ -152,9 +169,14 @@ std::vector<Row> predict(const ScaleArguments& arguments, const Graph& graph,
   const auto add = [&](ShardMode mode, double bucket_mb) {
     config.shard = mode;
     config.bucket_mb = bucket_mb;
+    StepPlan plan =
+        plan_step(config, graph,
+                  {.ranks = cluster.ranks(), .images_per_second = arguments.images_per_second});
+    const PredictedStep time = predict_step(plan, cluster, shard_group(config, cluster));
     rows.push_back({.mode = std::string(to_string(mode)),
                     .bucket_mb = mode == ShardMode::none ? bucket_mb : 0,
-                    .time = predict_step(config, graph, cluster, arguments.images_per_second)});
+                    .time = time,
+                    .plan = std::move(plan)});
   };
   for (const ShardMode mode : {ShardMode::none, ShardMode::optimizer, ShardMode::grad,
                                ShardMode::full, ShardMode::hybrid}) {
@@ -223,10 +245,33 @@ std::string advice(const ScaleArguments& arguments, const Graph& graph, const Cl
   return text;
 }
 
-nlohmann::ordered_json json_of(const Cluster& cluster, const std::vector<Row>& rows) {
+nlohmann::ordered_json json_of(const StepPlan& plan) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const StepAction& action : plan.actions) {
+    switch (action.kind) {
+      case StepAction::Kind::compute:
+        json.push_back({{"compute", action.seconds}});
+        break;
+      case StepAction::Kind::wait:
+        json.push_back({{"wait", action.collective}});
+        break;
+      case StepAction::Kind::start:
+        json.push_back({{"start", action.collective},
+                        {"collective", to_string(action.what)},
+                        {"ranks", to_string(action.ranks)},
+                        {"bytes", action.bytes},
+                        {"after", action.after}});
+    }
+  }
+  return json;
+}
+
+nlohmann::ordered_json json_of(const ScaleArguments& arguments, const Cluster& cluster,
+                               const std::vector<Row>& rows) {
   nlohmann::ordered_json json{{"predicted", true},
                               {"nodes", cluster.nodes},
                               {"ranks_per_node", cluster.ranks_per_node},
+                              {"shard_group", arguments.config.shard_group},
                               {"rows", nlohmann::ordered_json::array()}};
   for (const Row& row : rows) {
     json["rows"].push_back({{"shard", row.mode},
@@ -236,6 +281,7 @@ nlohmann::ordered_json json_of(const Cluster& cluster, const std::vector<Row>& r
                             {"compute_seconds", row.time.compute},
                             {"exposed_communication_seconds", row.time.exposed()},
                             {"efficiency", row.time.efficiency()}});
+    if (arguments.plans) json["rows"].back()["plan"] = json_of(row.plan);
   }
   return json;
 }
@@ -255,10 +301,11 @@ ExitStatus run_scale(Invocation& invocation) {
                         .ranks_per_node = static_cast<int>(arguments.ranks_per_node),
                         .node_rate = arguments.nodes == 1 ? 0 : parse_rate("link", arguments.link),
                         .local_rate = parse_rate("local-link", arguments.local_link),
-                        .round_seconds = 1e-6 * arguments.round_us};
+                        .round_seconds = 1e-6 * arguments.round_us,
+                        .host_seconds_per_byte = 1e-9 * arguments.host_ns_per_byte};
   const std::vector<Row> rows = predict(arguments, graph, cluster);
   if (arguments.json) {
-    print_json(json_of(cluster, rows));
+    print_json(json_of(arguments, cluster, rows));
   } else {
     fmt::print("{}{}", text_of(arguments, cluster, rows), advice(arguments, graph, cluster, rows));
   }

@@ -70,7 +70,8 @@ class RingLoader final : public Loader {
     }
   }
 
-  std::optional<LoadedBatch> next() override {
+  using Loader::next;
+  std::optional<LoadedBatch> next(FunctionRef<void()> meanwhile) override {
     if (failure_) throw *failure_;
     const std::int64_t n = next_++;
     Slot& slot = slot_of(n);
@@ -78,13 +79,20 @@ class RingLoader final : public Loader {
       if (ended_) return std::nullopt;
       plan_slot(n);
       const TraceSpan span(own_row_, "samples", samples_of(slot, n, 0, slot.count()));
-      for (std::int64_t i = 0; i < slot.count() && !slot.error; ++i)
+      for (std::int64_t i = 0; i < slot.count() && !slot.error; ++i) {
         read_sample(own_reader_, slot, i);
+        meanwhile();
+      }
     } else {
       std::unique_lock lock(mutex_);
       released_ = n;
       work_changed_.notify_all();
-      batch_done_.wait(lock, [&] { return planned_ > n && slot.finished == slot.count(); });
+      const auto is_ready = [&] { return planned_ > n && slot.finished == slot.count(); };
+      while (!batch_done_.wait_for(lock, std::chrono::milliseconds(1), is_ready)) {
+        lock.unlock();
+        meanwhile();
+        lock.lock();
+      }
     }
     if (slot.error) {
       failure_ = slot.error;

@@ -54,7 +54,11 @@ void GradientReducer::gradients_ready(std::size_t filled) {
     start_next();
   }
   timing_.started_before_finish = started_;
-  // MPI progresses only inside calls; one test drives all requests.
+  progress();
+}
+
+void GradientReducer::progress() {
+  // One test drives all requests.
   for (std::size_t i = 0; i < started_; ++i) {
     if (!requests_[i].done()) {
       comm_.test(requests_[i]);

@@ -68,6 +68,7 @@ class ReplicatedState final : public ParallelState {
                .parameters = unsharded_.parameters});
     });
   }
+  void progress() override { reducer_.progress(); }
   [[nodiscard]] double take_waited_seconds() override { return 0; }
   [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return sent_tail(); }
   void queue_read_tail(std::span<float> tail) override {

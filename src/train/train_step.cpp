@@ -103,7 +103,7 @@ std::size_t TrainStep::activation_bytes() const noexcept {
 
 void TrainStep::load_next() {
   try {
-    batch_ = loader_.next();
+    batch_ = loader_.next([this] { state_.progress(); });
     if (batch_ && batch_->batch.pixels.data != nullptr) engine_.prefetch(batch_->batch);
   } catch (const Error& error) {
     batch_.reset();

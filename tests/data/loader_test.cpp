@@ -395,6 +395,25 @@ BOOST_AUTO_TEST_CASE(a_returned_batch_is_not_touched_until_the_next_call) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_caller_may_do_something_else_while_a_batch_is_not_ready) {
+  const Fixture fixture;
+  std::atomic<bool> may_plan = false;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.threads = 1;
+  const auto loader = make_loader(*fixture.dataset, options, [&](std::int64_t n) {
+    while (!may_plan) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return plan_of(3)(n);
+  });
+  int calls = 0;
+  BOOST_TEST(loader->next([&] { may_plan = ++calls >= 3; }).has_value());
+  BOOST_TEST(calls >= 3);
+
+  options.threads = 0;
+  const auto unthreaded = make_loader(*fixture.dataset, options, plan_of(3));
+  calls = 0;
+  BOOST_TEST(unthreaded->next([&] { ++calls; })->batch.size == calls);
+}
+
 BOOST_AUTO_TEST_CASE(a_loader_can_be_destroyed_at_any_moment) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);

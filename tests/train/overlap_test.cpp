@@ -68,6 +68,20 @@ double exposed_share(ShardMode mode, double part) {
   return (delayed.clock.waited() - waited_before) / delays;
 }
 
+/// Its collectives complete only in wait().
+class NeverReady final : public ForwardingCommunicator {
+ public:
+  explicit NeverReady(Communicator& inner) : ForwardingCommunicator(inner) {}
+  [[nodiscard]] int tests() const noexcept { return tests_; }
+  bool test(Request& request) override {
+    if (!request.done()) ++tests_;
+    return request.done();
+  }
+
+ private:
+  int tests_ = 0;
+};
+
 void expect_exposed_below(double most, ShardMode mode, double part) {
   const double share = exposed_share(mode, part);
   BOOST_TEST(share < most, "--shard " << static_cast<int>(mode) << ": " << share << " exposed");
@@ -87,6 +101,22 @@ BOOST_AUTO_TEST_CASE(gathers_and_reduce_scatters_over_slow_links_are_hidden) {
   }
   if (world->size() != 4) return;
   expect_exposed_below(0.3, ShardMode::hybrid, 0.8);
+}
+
+BOOST_AUTO_TEST_CASE(reductions_progress_while_a_batch_is_loaded) {
+  // With gradients sharded, backward ends with the last reduce-scatter.
+  for (const ShardMode mode : {ShardMode::none, ShardMode::optimizer}) {
+    NeverReady comm(*world);
+    int tests = 0;
+    Rig rig(comm, {.bucket_bytes = 60e3, .shard = mode, .before_batch = [&](auto meanwhile) {
+                     const int before = comm.tests();
+                     meanwhile();
+                     tests += comm.tests() - before;
+                   }});
+    BOOST_TEST(tests == 0);
+    rig.run();
+    BOOST_TEST(tests > 0, "--shard " << static_cast<int>(mode));
+  }
 }
 
 int main(int argc, char** argv) {

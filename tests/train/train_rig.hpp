@@ -18,6 +18,7 @@
 #include "lockstep/train/train_step.hpp"
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,22 @@ class BehindDevice final : public ForwardingCommunicator {
   void before_start(const CollectiveCall& /*call*/) override { device_.synchronize(); }
 
   gpu::Device& device_;
+};
+
+/// Calls `before` with next()'s `meanwhile` before each batch of `inner`.
+class LateLoader final : public Loader {
+ public:
+  using Before = std::function<void(FunctionRef<void()> meanwhile)>;
+  LateLoader(std::unique_ptr<Loader> inner, Before before)
+      : inner_(std::move(inner)), before_(std::move(before)) {}
+  std::optional<LoadedBatch> next(FunctionRef<void()> meanwhile) override {
+    if (before_) before_(meanwhile);
+    return inner_->next(meanwhile);
+  }
+
+ private:
+  std::unique_ptr<Loader> inner_;
+  Before before_;
 };
 
 /// The complete training set-up of one rank, with synthetic images.
@@ -68,6 +85,8 @@ class TrainRig final {
     int threads = 1;
     std::int64_t width = 8;
     TraceRecorder* trace = nullptr;
+    /// Called before each batch with what the loader calls while a batch is not ready.
+    LateLoader::Before before_batch = {};
   };
 
   TrainRig(Communicator& comm, const Options& options)
@@ -125,6 +144,7 @@ class TrainRig final {
                            .threads = 0,
                            .trace = options.trace},
                           plan_training_batches(geometry_, {}, 1000));
+    loader_ = std::make_unique<LateLoader>(std::move(loader_), options.before_batch);
     step_ = std::make_unique<TrainStep>(
         *engine_, *state_, *optimizer_, comm, *loader_,
         TrainStepOptions{

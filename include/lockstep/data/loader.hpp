@@ -2,6 +2,7 @@
 
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/core/batch.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/auto_augment.hpp"
 #include "lockstep/data/dataset.hpp"
@@ -71,8 +72,12 @@ struct LoadedBatch {
 class Loader {
  public:
   virtual ~Loader() = default;
-  /// nullopt at the end of the plan.
-  [[nodiscard]] virtual std::optional<LoadedBatch> next() = 0;
+  /// nullopt at the end of the plan. Calls `meanwhile` about once a millisecond as long as the
+  /// batch is not ready; without threads, after each sample.
+  [[nodiscard]] virtual std::optional<LoadedBatch> next(FunctionRef<void()> meanwhile) = 0;
+  [[nodiscard]] std::optional<LoadedBatch> next() {
+    return next([] {});
+  }
 };
 
 /// Threads for --loader-threads `asked`. -1: one if the engine computes on the loader's cores; for

@@ -37,6 +37,8 @@ class GradientReducer final : public BackwardObserver {
   /// Call before backward of the last micro-step.
   void begin() noexcept;
   void gradients_ready(std::size_t filled) override;
+  /// Continues the reductions in flight.
+  void progress();
   /// The ends of all buckets but the last.
   [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
     return boundaries_;

@@ -38,6 +38,9 @@ class GradientSync {
   /// ready: engine work queued from then on runs after them.
   using Reduced = FunctionRef<void(const ParameterRange& range)>;
   virtual void finish(std::span<const float> tail, Reduced reduced) = 0;
+  /// Continues the collectives in flight, which progress only inside calls. Never blocks. Call it
+  /// while waiting for something else.
+  virtual void progress() = 0;
   /// Seconds that this rank has waited inside programs since the last call.
   [[nodiscard]] virtual double take_waited_seconds() = 0;
   /// After finish(): the tail's sums, in the engine's memory.

@@ -1,11 +1,6 @@
 #pragma once
 
-#include "lockstep/config/option_types.hpp"
-#include "lockstep/graph/graph.hpp"
-
-#include <cstddef>
-#include <span>
-#include <vector>
+#include "lockstep/parallel/step_plan.hpp"
 
 namespace lockstep {
 
@@ -16,6 +11,9 @@ struct Cluster {
   double node_rate = 0;      ///< of all links of a node together
   double local_rate = 0;     ///< of a rank to the ranks of its node
   double round_seconds = 0;  ///< latency of one round of messages
+  /// Computation that a byte costs which a rank sends to another node and one which it receives:
+  /// on CPUs, training's own thread sends, receives and adds. 0 for GPUs.
+  double host_seconds_per_byte = 0;
   [[nodiscard]] int ranks() const noexcept { return nodes * ranks_per_node; }
 };
 
@@ -35,14 +33,8 @@ struct RankSet {
 /// for comm/levels: recursive halving between nodes, in pieces, so the slower of network and
 /// node memory counts.
 [[nodiscard]] double scatter_seconds(const Cluster& cluster, const RankSet& set, double bytes);
-
-/// One bucket, or one unit of --shard.
-struct Reduction {
-  double ready = 0;    ///< seconds after the start of the step
-  double seconds = 0;  ///< of its collective
-};
-/// End of the last of the reductions, which run one after another.
-[[nodiscard]] double end_of(std::span<const Reduction> reductions);
+/// The computation that this takes on each rank.
+[[nodiscard]] double host_seconds(const Cluster& cluster, const RankSet& set, double bytes);
 
 /// A predicted step of the slowest rank.
 struct PredictedStep {
@@ -52,11 +44,13 @@ struct PredictedStep {
   [[nodiscard]] double efficiency() const noexcept { return compute / total; }
 };
 
-/// Predicts a step from bucket_plan, the units and the traffic of the run's configuration.
-/// Forward takes a third of a micro-step and backward two; within them, layers take time in
-/// proportion to their multiply-adds. Does not count stragglers, loading and the optimizer. Reads
-/// from config: shard, shard_group, shard_unit, bucket_mb, accumulate, precision and the
-/// communication data types. `images_per_second`: of one rank alone, with batch_size. Pure.
+/// Follows computation and collectives through a step: the collectives of one set of ranks run one
+/// after another, each from when it starts. Does not count stragglers, loading and the optimizer.
+/// `shard_group`: ranks of a shard group. Pure.
+[[nodiscard]] PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster,
+                                         int shard_group);
+/// The same for the step of this configuration; see plan_step. `images_per_second`: of one rank
+/// alone, with batch_size. Pure.
 [[nodiscard]] PredictedStep predict_step(const Config& config, const Graph& graph,
                                          const Cluster& cluster, double images_per_second);
 

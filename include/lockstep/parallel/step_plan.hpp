@@ -1,0 +1,50 @@
+#pragma once
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <vector>
+
+namespace lockstep {
+
+enum class StepCollective { all_reduce, reduce_scatter, all_gather };
+/// The ranks of a collective: all, a shard group, or the ranks that keep the same shard. The
+/// collectives of one such set run one after another.
+enum class StepRanks { all, group, replicas };
+
+[[nodiscard]] const char* to_string(StepCollective what) noexcept;
+[[nodiscard]] const char* to_string(StepRanks ranks) noexcept;
+
+/// What each rank does next in a step.
+struct StepAction {
+  enum class Kind { compute, start, wait };
+  Kind kind = Kind::compute;
+  double seconds = 0;  ///< of computation
+  int collective = 0;  ///< that starts, or is waited for; they are numbered from 0 by their start
+  StepCollective what = StepCollective::all_reduce;
+  StepRanks ranks = StepRanks::all;
+  double bytes = 0;  ///< of all blocks
+  int after = -1;    ///< collective that must have ended before this one begins; -1: none
+};
+
+/// A step of one rank, from forward to the end of all reductions.
+struct StepPlan {
+  std::vector<StepAction> actions;
+  int collectives = 0;
+  [[nodiscard]] double compute_seconds() const noexcept;
+};
+
+/// How fast one rank computes alone, and the sizes that decide what it sends.
+struct StepPlanOptions {
+  int ranks = 1;
+  double images_per_second = 0;
+};
+
+/// Plans a step from bucket_plan, the units and the data types of the run's configuration. Forward
+/// takes a third of a micro-step and backward two; within them, layers take time in proportion to
+/// their multiply-adds. Reads from config: shard, shard_group, shard_unit, bucket_mb, accumulate,
+/// batch_size, precision and the communication data types. Pure.
+[[nodiscard]] StepPlan plan_step(const Config& config, const Graph& graph,
+                                 const StepPlanOptions& options);
+
+}  // namespace lockstep
