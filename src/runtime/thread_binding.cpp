@@ -117,18 +117,25 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
   binding.threads = request.requested > 0 ? request.requested : static_cast<int>(share);
   const auto wanted = static_cast<std::size_t>(binding.threads);
   const std::size_t begin = my_turn * share;
+  // Other programs may run on a node whose cores nobody has divided; pinned to its first cores,
+  // this rank would share them while others are idle.
+  const bool leaves_cores = wanted < share && static_cast<int>(mine.size()) == request.node_cores;
   // With partly overlapping masks, two ranks could be pinned to the same cores.
-  if (all_alike && sharing <= mine.size() && wanted <= share) {
+  if (all_alike && sharing <= mine.size() && wanted <= share && !leaves_cores) {
     const auto first = mine.begin() + static_cast<std::ptrdiff_t>(begin);
     binding.cores.assign(first, first + static_cast<std::ptrdiff_t>(wanted));
   }
   const char* const plural = binding.threads == 1 ? "" : "s";
-  binding.text = binding.cores.empty()
-                     ? fmt::format("{} thread{}, not pinned ({} rank{} share{} cores {})",
-                                   binding.threads, plural, sharing, sharing == 1 ? "" : "s",
-                                   sharing == 1 ? "s" : "", core_list(mine))
-                     : fmt::format("{} thread{} on core{} {}", binding.threads, plural, plural,
-                                   core_list(binding.cores));
+  if (!binding.cores.empty()) {
+    binding.text = fmt::format("{} thread{} on core{} {}", binding.threads, plural, plural,
+                               core_list(binding.cores));
+  } else if (sharing == 1) {
+    binding.text = fmt::format("{} thread{}, not pinned, on cores {}", binding.threads, plural,
+                               core_list(mine));
+  } else {
+    binding.text = fmt::format("{} thread{}, not pinned ({} ranks share cores {})", binding.threads,
+                               plural, sharing, core_list(mine));
+  }
   const auto all_local = static_cast<int>(request.masks.size());
   if (mine.size() == 1 && request.requested == 0 && request.node_cores >= 2 * all_local) {
     binding.warning = fmt::format(

@@ -110,6 +110,17 @@ BOOST_AUTO_TEST_CASE(fewer_requested_threads_use_the_first_cores_of_the_share) {
   BOOST_TEST((binding.cores == cores(4, 3)));
 }
 
+BOOST_AUTO_TEST_CASE(fewer_threads_than_an_undivided_nodes_cores_are_not_pinned) {
+  const ThreadBinding binding = plan({cores(0, 8)}, 0, 3, 8);
+
+  BOOST_TEST(binding.threads == 3);
+  BOOST_TEST(binding.cores.empty());
+  BOOST_TEST(binding.text == "3 threads, not pinned, on cores 0-7");
+  BOOST_TEST(plan(shared(2, cores(0, 8)), 1, 3, 8).cores.empty());
+  // All of them are pinned.
+  BOOST_TEST((plan(shared(2, cores(0, 8)), 1, 0, 8).cores == cores(4, 4)));
+}
+
 BOOST_AUTO_TEST_CASE(more_requested_threads_than_cores_are_kept_but_not_pinned) {
   const ThreadBinding binding = plan(shared(2, cores(0, 8)), 1, 5);
 

@@ -18,7 +18,9 @@ struct MessageCommunicatorOptions {
   std::optional<int> color = {};
   /// Identifies this rank's node; nullopt: by MPI. Tests divide one host into several nodes.
   std::optional<int> node = {};
-  std::size_t piece_bytes = std::size_t{1} << 20;  ///< largest message
+  /// Largest message. Open MPI sends up to 64 KiB over TCP at once, including its header; before
+  /// it sends more it exchanges messages with the receiver, which wait behind bulk data.
+  std::size_t piece_bytes = std::size_t{60} << 10;
   std::size_t receive_buffer_bytes = std::size_t{64}
                                      << 20;        ///< memory for messages that were not added yet
   std::size_t part_bytes = std::size_t{16} << 20;  ///< largest part of a two-level all-reduce

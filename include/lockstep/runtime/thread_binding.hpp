@@ -29,8 +29,9 @@ struct ThreadRequest {
 
 /// Pure. A rank's share is the size of its affinity mask divided by the number of local ranks with
 /// overlapping masks, at least one core; the k-th of these ranks takes the k-th part. Does not pin
-/// if there are more threads than cores in the share, or if masks overlap without being equal. An
-/// empty mask means unknown: uses the requested number of threads, or one.
+/// if there are more threads than cores in the share, if masks overlap without being equal, or if
+/// the share has more cores than threads and is of all cores of the node, which other programs may
+/// use. An empty mask means unknown: uses the requested number of threads, or one.
 [[nodiscard]] ThreadBinding plan_threads(const ThreadRequest& request);
 
 /// Collective. Calls plan_threads for this node and pins the calling thread's OpenMP threads.
