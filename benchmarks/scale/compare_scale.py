@@ -7,6 +7,7 @@ bytes between two nodes cost, and the rate of a link. Then each case is measured
 
 import concurrent.futures
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent), str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "system")]
 from harness import CORES, arguments, comparison, write  # noqa: E402
-from virtual_nodes import VirtualNodes, why_not  # noqa: E402
+from virtual_nodes import SETTINGS, VirtualNodes, why_not  # noqa: E402
 
 CASES = ["2x1", "4x1", "8x1", "4x2"]
 MODES = ["none", "grad", "full", "hybrid"]
@@ -39,10 +40,21 @@ class Bench:
             runs = list(pool.map(lambda _: subprocess.run(command, capture_output=True, text=True, check=True).stdout, range(ranks)))
         return statistics.median(last_json(run)["images_per_second"] for run in runs)
 
-    def all_reduce(self, rate):
-        """The rows of `bench allreduce` between two nodes."""
-        command = [self.lockstep, "bench", "allreduce", "--warmup", "1", "--steps", "3", "--json"]
-        return between(2, 1, rate, command)["rows"]
+    def all_reduce(self, nodes, ranks_per_node, rate):
+        """The rows of `bench allreduce`."""
+        command = [self.lockstep, "bench", "allreduce", "--warmup", "1", "--steps", "2", "--json"]
+        return between(nodes, ranks_per_node, rate, command)["rows"]
+
+    def local_rate(self, nodes, ranks_per_node):
+        """Bytes per second of a reduce-scatter in shared memory, while as many nodes do the same at once."""
+        command = ["mpirun", "-n", ranks_per_node, self.lockstep, "bench", "allreduce", "--warmup", "1", "--steps", "2", "--json"]
+        environment = {**os.environ, **SETTINGS}
+        with concurrent.futures.ThreadPoolExecutor(nodes) as pool:
+            runs = list(pool.map(lambda _: subprocess.run([*map(str, command)], capture_output=True, text=True, check=True, env=environment).stdout,
+                                 range(nodes)))
+        rows = [last_json(run)["rows"][-1] for run in runs]
+        share = (ranks_per_node - 1) / ranks_per_node
+        return statistics.median(2 * share * row["bytes"] / row["shared_seconds_median"] for row in rows)
 
     def measured(self, nodes, ranks_per_node, mode, group):
         command = [*self.step, "--warmup", "2", "--steps", "6", "--shard", mode, *(["--shard-group", str(group)] if mode == "hybrid" else [])]
@@ -64,17 +76,22 @@ def link_bytes_per_second(rate):
 
 def calibrate(bench):
     """Between two nodes without a limit of rate, each of two ranks has a core, so that the time is that of the cores."""
-    largest = bench.all_reduce(None)[-1]
-    smallest = bench.all_reduce(bench.rate)[0]
+    rows = bench.all_reduce(2, 1, None)
     return {"link_bytes_per_second": link_bytes_per_second(bench.rate),
-            "host_ns_per_byte": 1e9 * largest["messages_seconds_median"] / largest["bytes"],
-            "round_us": 1e6 * smallest["messages_seconds_median"] / 2,
-            "local_bytes_per_second": largest["bytes"] / (largest["copy_seconds_median"])}
+            "host_ns_per_byte": 1e9 * rows[-1]["messages_seconds_median"] / rows[-1]["bytes"],
+            "round_us": 1e6 * rows[0]["messages_seconds_median"] / 2}
+
+
+def of_shape(bench, costs, nodes, ranks_per_node):
+    """The costs with the rates of these nodes: of links, as an all-reduce alone has it, and within a node."""
+    largest = bench.all_reduce(nodes, ranks_per_node, bench.rate)[-1]
+    return {**costs, "all_reduce_bytes_per_second": 2 * (nodes - 1) / nodes * largest["bytes"] / largest["messages_seconds_median"],
+            "local_bytes_per_second": bench.local_rate(nodes, ranks_per_node) if ranks_per_node > 1 else 1e12}
 
 
 def predicted(bench, options, nodes, ranks_per_node, group, costs, contention, images_per_second):
     command = [bench.lockstep, "scale", *bench.model, "--nodes", nodes, "--gpus-per-node", ranks_per_node, "--shard-group", group,
-               "--link", f"{8e-6 * costs['link_bytes_per_second']:.3f}mbit", "--local-link", f"{8e-6 * costs['local_bytes_per_second']:.1f}mbit",
+               "--link", f"{8e-6 * costs['all_reduce_bytes_per_second']:.3f}mbit", "--local-link", f"{8e-6 * costs['local_bytes_per_second']:.1f}mbit",
                "--round-us", costs["round_us"], "--host-ns-per-byte", contention * costs["host_ns_per_byte"],
                "--images-per-second", images_per_second, "--json", "--plans"]
     return json.loads(subprocess.run([*map(str, command)], capture_output=True, text=True, check=True).stdout)
@@ -103,14 +120,16 @@ def main():
     if why_not():
         sys.exit(f"compare_scale: {why_not()}")
     bench = Bench(options)
-    costs = calibrate(bench)
-    print(costs, flush=True)
-    result = comparison("a step: predicted, simulated, measured", options, rate=options.rate, model=options.model, costs=costs, rows=[])
+    common = calibrate(bench)
+    result = comparison("a step: predicted, simulated, measured", options, rate=options.rate, model=options.model, costs=[], rows=[])
     for shape in options.nodes:
         nodes, ranks_per_node = map(int, shape.split("x"))
         ranks = nodes * ranks_per_node
         contention = max(1, ranks / CORES)
         images_per_second = bench.images_per_second(ranks)
+        costs = of_shape(bench, common, nodes, ranks_per_node)
+        print(costs, flush=True)
+        result["costs"].append({"nodes": nodes, "ranks_per_node": ranks_per_node, "images_per_second_of_a_rank": images_per_second, **costs})
         for mode in options.shard:
             group = ranks_per_node if ranks_per_node > 1 else ranks // 2
             if mode == "hybrid" and group in (1, ranks):
@@ -124,7 +143,7 @@ def main():
                 result["machine"] = step.pop("machine")
                 seconds = step["step_seconds_median"]
                 result["rows"].append({"nodes": nodes, "ranks_per_node": ranks_per_node, "shard": mode, "shard_group": group,
-                                       "images_per_second_of_a_rank": images_per_second, "measured_seconds": seconds,
+                                       "measured_seconds": seconds,
                                        "measured_p10": step["step_seconds_p10"], "measured_p90": step["step_seconds_p90"],
                                        "predicted_seconds": expected, "simulated_seconds": replayed,
                                        "predicted_to_measured": expected / seconds, "simulated_to_measured": replayed / seconds})

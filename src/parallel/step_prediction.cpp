@@ -10,6 +10,10 @@
 namespace lockstep {
 namespace {
 
+double share_of_others(int count) {
+  return static_cast<double>(count - 1) / count;
+}
+
 RankSet set_of(StepRanks ranks, const Cluster& cluster, int group) {
   switch (ranks) {
     case StepRanks::group:
@@ -42,18 +46,20 @@ RankSet replica_ranks(const Cluster& cluster, int size) {
 }
 
 double host_seconds(const Cluster& cluster, const RankSet& set, double bytes) {
+  if (cluster.host_seconds_per_byte == 0) return 0;
   // Each rank sends a slice of its node's bytes.
-  return cluster.host_seconds_per_byte * (set.nodes - 1) / set.nodes * bytes / set.ranks_per_node;
+  const double slice = share_of_others(set.nodes) * bytes / set.ranks_per_node;
+  return cluster.host_seconds_per_byte * slice +
+         share_of_others(set.ranks_per_node) * bytes / cluster.local_rate;
 }
 
 double scatter_seconds(const Cluster& cluster, const RankSet& set, double bytes) {
-  const auto share = [](int of) { return static_cast<double>(of - 1) / of; };
   const double network =
-      set.nodes == 1 ? 0 : share(set.nodes) * bytes * set.at_once / cluster.node_rate;
-  const double local =
-      set.ranks_per_node == 1 ? 0 : share(set.ranks_per_node) * bytes / cluster.local_rate;
+      set.nodes == 1 ? 0 : share_of_others(set.nodes) * bytes * set.at_once / cluster.node_rate;
+  const double local = share_of_others(set.ranks_per_node) * bytes / cluster.local_rate;
   const double rounds = std::ceil(std::log2(set.nodes)) + (set.ranks_per_node > 1 ? 1 : 0);
-  return rounds * cluster.round_seconds + std::max(network, local);
+  return rounds * cluster.round_seconds +
+         std::max({network, local, host_seconds(cluster, set, bytes)});
 }
 
 PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster, int shard_group) {

@@ -12,7 +12,8 @@ struct Cluster {
   double local_rate = 0;     ///< of a rank to the ranks of its node
   double round_seconds = 0;  ///< latency of one round of messages
   /// Computation that a byte costs which a rank sends to another node and one which it receives:
-  /// on CPUs, training's own thread sends, receives and adds. 0 for GPUs.
+  /// on CPUs, training's own thread sends, receives and adds, and also does what takes local_rate.
+  /// 0 for GPUs.
   double host_seconds_per_byte = 0;
   [[nodiscard]] int ranks() const noexcept { return nodes * ranks_per_node; }
 };
