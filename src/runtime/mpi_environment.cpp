@@ -40,10 +40,21 @@ void start_alone() {
   ::setenv("OMPI_MCA_btl", "self", 0);
 }
 
+/// Open MPI's own choice lets the kernel grow the buffer of each TCP connection to megabytes.
+/// Values for the next round then wait behind those, on the link and in its switch: 102 MB among 8
+/// nodes took 1.2 to 1.9 times the optimum with growing buffers, and 1.1 to 1.2 times with this.
+void limit_send_buffers() {
+  ::setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", 0);
+}
+
 }  // namespace
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
-  if (!may_have_peers()) start_alone();
+  if (may_have_peers()) {
+    limit_send_buffers();
+  } else {
+    start_alone();
+  }
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     fail(ExitStatus::internal,

@@ -98,6 +98,17 @@ BOOST_AUTO_TEST_CASE(the_users_transport_is_kept) {
       holds_in_child({{"OMPI_MCA_btl", "self,vader"}}, [] { return transport_is("self,vader"); }));
 }
 
+BOOST_AUTO_TEST_CASE(the_users_send_buffers_are_kept) {
+  const auto is_kept = [] {
+    return std::string_view(std::getenv("OMPI_MCA_btl_tcp_sndbuf")) == "65536";
+  };
+  BOOST_TEST(holds_in_child({{"PBS_O_HOME", "here"},
+                             {"OMPI_MCA_btl_tcp_sndbuf", "65536"},
+                             {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
+                            is_kept));
+}
+
 BOOST_AUTO_TEST_CASE(one_variable_of_a_batch_system_leaves_mpi_unchanged) {
   // Without these, Open MPI's daemon does not start as root.
   const Variables as_root{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};

@@ -37,6 +37,7 @@ void check_start() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr && std::getenv("PMI_RANK") == nullptr) return;
   const char* transport = std::getenv("OMPI_MCA_btl");
   BOOST_TEST((transport == nullptr || std::string(transport) != "self"));
+  BOOST_TEST(std::getenv("OMPI_MCA_btl_tcp_sndbuf") != nullptr);
 }
 
 void check_grid() {

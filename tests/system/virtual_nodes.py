@@ -144,6 +144,7 @@ class VirtualNodes:
     def _hold(self, name, host):
         """Starts a process that holds a node's namespaces, and waits until they exist."""
         script = (f"hostname {host} && mount -t tmpfs -o size=25% shm /dev/shm && "
+                  "echo reno > /proc/sys/net/ipv4/tcp_congestion_control && "  # a namespace may not use cubic; bbr is rare in clusters
                   "ip link set lo up && echo ready && exec sleep 1000000")
         holder = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "sh", "-c", script],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
@@ -162,7 +163,7 @@ class VirtualNodes:
             self._inside(self.holders[node], f"ip addr add {address(node)}/24 dev eth0")
             self._inside(self.holders[node], "ip link set eth0 up")
             for holder, device in ((self.holders[node], "eth0"), (head, f"port{node}")) if self.rate else ():
-                self._inside(holder, f"tc qdisc add dev {device} root tbf rate {self.rate} burst 128k limit 4m")
+                self._inside(holder, f"tc qdisc add dev {device} root tbf rate {self.rate} burst 128k limit 512k")  # a switch's buffer
         agent = self.folder / "agent"
         agent.write_text(AGENT.format(folder=self.folder, enter=" ".join(self._enter("$pid"))))
         agent.chmod(0o755)
