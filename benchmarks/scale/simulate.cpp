@@ -7,13 +7,14 @@
 #include <simgrid/s4u.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <deque>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -140,19 +141,9 @@ class Rank {
       double& end = world_.ends[static_cast<std::size_t>(step)];
       end = std::max(end, sg::Engine::get_clock());
     }
-    for (Channel& channel : channels_) {
-      if (channel.queued == nullptr) continue;
-      channel.actions.push_back(nullptr);
-      channel.queued->release();
-    }
   }
 
  private:
-  struct Channel {
-    std::deque<const Action*> actions;
-    sg::SemaphorePtr queued;
-  };
-
   void perform(const Action& action) {
     switch (action.kind) {
       case Action::Kind::compute:
@@ -163,12 +154,9 @@ class Rank {
       case Action::Kind::wait:
         wait(action.collective);
         break;
-      case Action::Kind::start: {
-        Channel& channel = channels_[static_cast<std::size_t>(action.ranks)];
-        if (channel.queued == nullptr) open(channel, action.ranks);
-        channel.actions.push_back(&action);
-        channel.queued->release();
-      }
+      case Action::Kind::start:
+        start(action);
+        break;
     }
   }
 
@@ -187,30 +175,25 @@ class Rank {
     done->release();
   }
 
-  void open(Channel& channel, Action::Ranks ranks) {
-    channel.queued = sg::Semaphore::create(0);
-    const Place place = place_of(rank_, ranks, world_.settings);
-    sg::Actor::create("channel", sg::this_actor::get_host(), [this, &channel, place, ranks] {
-      for (;;) {
-        channel.queued->acquire();
-        const Action* action = channel.actions.front();
-        channel.actions.pop_front();
-        if (action == nullptr) return;
-        if (action->after >= 0) wait(action->after);
-        communicate(*action, place, static_cast<int>(ranks));
-        done_[static_cast<std::size_t>(action->collective)]->release();
-      }
+  /// All started collectives exchange messages at the same time.
+  void start(const Action& action) {
+    std::optional<Place>& place = places_[static_cast<std::size_t>(action.ranks)];
+    if (!place) place = place_of(rank_, action.ranks, world_.settings);
+    sg::Actor::create("collective", sg::this_actor::get_host(), [this, &action, &place] {
+      if (action.after >= 0) wait(action.after);
+      communicate(action, *place);
+      done_[static_cast<std::size_t>(action.collective)]->release();
     });
   }
 
   /// Within the node, everything but the first and last part overlaps what is sent between nodes.
-  void communicate(const Action& action, const Place& place, int channel) {
+  void communicate(const Action& action, const Place& place) {
     const Settings& settings = world_.settings;
     const double values = action.bytes / 4;
     sg::CommPtr copies;
     double part_seconds = 0;
     if (place.locals > 1) {
-      auto& barrier = world_.barriers[place.name];
+      auto& barrier = world_.barriers[place.name + ":" + std::to_string(action.collective)];
       if (barrier == nullptr) barrier = sg::Barrier::create(static_cast<unsigned>(place.locals));
       barrier->wait();
       const double share = static_cast<double>(place.locals - 1) / place.locals;
@@ -233,7 +216,7 @@ class Rank {
                               .piece = settings.piece,
                               .reduces = action.reduces,
                               .gathers = action.gathers}),
-               place, channel);
+               place, action.collective);
     }
     if (copies != nullptr) {
       if (action.gathers) sg::this_actor::sleep_for(part_seconds);
@@ -241,7 +224,7 @@ class Rank {
     }
   }
 
-  void exchange(const MessagePlan& plan, const Place& place, int channel) {
+  void exchange(const MessagePlan& plan, const Place& place, int collective) {
     constexpr std::size_t sends_at_once = 2;
     constexpr std::size_t receives_at_once = 32;
     std::vector<sg::CommPtr> pending;
@@ -252,8 +235,9 @@ class Rank {
     std::size_t next_send = 0, next_receive = 0, sending = 0, receiving = 0, in_order = 0;
     while (next_send < plan.sends.size() || in_order < plan.receives.size() || sending > 0) {
       for (; next_receive < plan.receives.size() && receiving < receives_at_once; ++next_receive) {
-        pending.push_back(mailbox(channel, place.peers[index(plan.receives[next_receive])], rank_)
-                              ->get_async<void>(reinterpret_cast<void**>(&payloads[next_receive])));
+        pending.push_back(
+            mailbox(collective, place.peers[index(plan.receives[next_receive])], rank_)
+                ->get_async<void>(reinterpret_cast<void**>(&payloads[next_receive])));
         receive_of.push_back(next_receive);
         ++receiving;
       }
@@ -261,7 +245,7 @@ class Rank {
              plan.sends[next_send].after_receives <= in_order;
            ++next_send) {
         const Message& message = plan.sends[next_send];
-        pending.push_back(mailbox(channel, rank_, place.peers[index(message)])
+        pending.push_back(mailbox(collective, rank_, place.peers[index(message)])
                               ->put_async(&world_, message.count * 4));
         receive_of.push_back(sent);
         ++sending;
@@ -294,10 +278,10 @@ class Rank {
     const double now = sg::Engine::get_clock();
     sg::this_actor::sleep_for(poll * std::ceil(now / poll) - now);
   }
-  sg::Mailbox* mailbox(int channel, int from, int to) {
-    sg::Mailbox*& found = mailboxes_[{channel, from, to}];
+  sg::Mailbox* mailbox(int collective, int from, int to) {
+    sg::Mailbox*& found = mailboxes_[{collective, from, to}];
     if (found == nullptr) {
-      found = sg::Mailbox::by_name(std::to_string(channel) + ":" + std::to_string(from) + ":" +
+      found = sg::Mailbox::by_name(std::to_string(collective) + ":" + std::to_string(from) + ":" +
                                    std::to_string(to));
     }
     return found;
@@ -306,7 +290,7 @@ class Rank {
   World& world_;
   int rank_;
   bool is_computing_ = false;
-  Channel channels_[3];
+  std::array<std::optional<Place>, 3> places_;  ///< by Action::Ranks
   std::vector<sg::SemaphorePtr> done_;
   std::map<std::array<int, 3>, sg::Mailbox*> mailboxes_;
 };

@@ -3,7 +3,6 @@
 #include "lockstep/config/config.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -64,7 +63,8 @@ double scatter_seconds(const Cluster& cluster, const RankSet& set, double bytes)
 
 PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster, int shard_group) {
   std::vector<double> ends(static_cast<std::size_t>(plan.collectives) + 1);
-  std::array<double, 3> is_free{};  // by StepRanks: end of the last collective
+  double network_free = 0;  // end of the last collective between nodes
+  double nodes_free = 0;    // and of the last one within nodes
   double now = 0;
   for (const StepAction& action : plan.actions) {
     double& end = ends[static_cast<std::size_t>(action.collective)];
@@ -78,7 +78,7 @@ PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster, int sha
       case StepAction::Kind::start: {
         const RankSet set = set_of(action.ranks, cluster, shard_group);
         const double passes = action.what == StepCollective::all_reduce ? 2 : 1;
-        double& free = is_free[static_cast<std::size_t>(action.ranks)];
+        double& free = set.nodes > 1 ? network_free : nodes_free;
         const double dependency =
             action.after < 0 ? 0 : ends[static_cast<std::size_t>(action.after)];
         end = std::max({now, free, dependency}) +

@@ -8,8 +8,7 @@
 namespace lockstep {
 
 enum class StepCollective { all_reduce, reduce_scatter, all_gather };
-/// The ranks of a collective: all, a shard group, or the ranks that keep the same shard. The
-/// collectives of one such set run one after another.
+/// The ranks of a collective: all, a shard group, or the ranks that keep the same shard.
 enum class StepRanks { all, group, replicas };
 
 [[nodiscard]] const char* to_string(StepCollective what) noexcept;

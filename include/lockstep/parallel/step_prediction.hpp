@@ -45,9 +45,9 @@ struct PredictedStep {
   [[nodiscard]] double efficiency() const noexcept { return compute / total; }
 };
 
-/// Follows computation and collectives through a step: the collectives of one set of ranks run one
-/// after another, each from when it starts. Does not count stragglers, loading and the optimizer.
-/// `shard_group`: ranks of a shard group. Pure.
+/// Follows computation and collectives through a step: collectives between nodes run one after
+/// another, each from when it starts, and so do those within nodes. Does not count stragglers,
+/// loading and the optimizer. `shard_group`: ranks of a shard group. Pure.
 [[nodiscard]] PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster,
                                          int shard_group);
 /// The same for the step of this configuration; see plan_step. `images_per_second`: of one rank
