@@ -11,6 +11,14 @@ namespace {
 /// Assumed until a save is measured.
 constexpr double assumed_cost = 1;
 
+/// The lower one of an even number.
+double median(const std::deque<double>& values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+  std::ranges::nth_element(sorted, middle);
+  return *middle;
+}
+
 void keep(std::deque<double>& values, double value, std::size_t most) {
   values.push_back(value);
   if (values.size() > most) values.pop_front();
@@ -25,6 +33,10 @@ void SaveSchedule::begin(double paused) noexcept {
 }
 
 void SaveSchedule::step_took(double seconds) {
+  if (first_steps_ > 0) {
+    --first_steps_;
+    return;
+  }
   if (!saving_) return keep(steps_, seconds, steps_kept);
   beside_ += seconds;
   ++steps_beside_;
@@ -33,17 +45,16 @@ void SaveSchedule::step_took(double seconds) {
 void SaveSchedule::end() {
   if (!saving_) return;
   saving_ = false;
-  double slower = 0;
+  double delay = paused_;
   if (steps_.size() >= steps_to_compare) {
     const double mean =
         std::accumulate(steps_.begin(), steps_.end(), 0.0) / static_cast<double>(steps_.size());
-    slower = std::max(0.0, beside_ - steps_beside_ * mean);
+    delay += beside_ - steps_beside_ * mean;
   }
-  keep(costs_, paused_ + slower, saves_kept);
-  std::vector<double> sorted(costs_.begin(), costs_.end());
-  const auto median = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, median);
-  cost_ = *median;
+  keep(pauses_, paused_, saves_kept);
+  keep(delays_, delay, saves_kept);
+  // Steps vary, and beside some saves they happen to be faster than usual.
+  cost_ = std::max(median(pauses_), median(delays_));
 }
 
 double SaveSchedule::interval() const noexcept {

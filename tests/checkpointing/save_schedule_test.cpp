@@ -9,6 +9,7 @@ using lockstep::SaveSchedule;
 
 namespace {
 
+constexpr int first_steps = 3;  // are not counted
 constexpr double hour = 3600;
 const auto exactly = boost::test_tools::tolerance(1e-12);
 
@@ -60,6 +61,7 @@ BOOST_AUTO_TEST_CASE(before_a_save_is_measured_the_interval_is_at_most_ten_minut
 
 BOOST_AUTO_TEST_CASE(the_cost_includes_pauses_and_slower_steps) {
   SaveSchedule schedule(hour);
+  for (int i = 0; i < first_steps; ++i) schedule.step_took(10);
   for (int i = 0; i < 20; ++i) schedule.step_took(i % 2 == 0 ? 0.09 : 0.11);
 
   schedule.begin(0.3);
@@ -79,9 +81,18 @@ BOOST_AUTO_TEST_CASE(faster_steps_beside_a_save_do_not_reduce_the_cost) {
   BOOST_TEST(*schedule.cost() == 0.3, exactly);
 }
 
+BOOST_AUTO_TEST_CASE(steps_that_vary_alike_with_and_without_saves_cost_nothing) {
+  SaveSchedule schedule(hour);
+  for (int i = 0; i < 20; ++i) schedule.step_took(0.1);
+
+  for (const double step : {0.14, 0.06, 0.13, 0.05, 0.1}) save(schedule, 0.3, 10, step);
+
+  BOOST_TEST(*schedule.cost() == 0.3, exactly);
+}
+
 BOOST_AUTO_TEST_CASE(too_few_other_steps_tell_nothing_of_the_steps_beside_a_save) {
   SaveSchedule schedule(hour);
-  for (int i = 0; i < 7; ++i) schedule.step_took(0.1);
+  for (int i = 0; i < first_steps + 7; ++i) schedule.step_took(0.1);
 
   save(schedule, 0.3, 10, 0.5);
 

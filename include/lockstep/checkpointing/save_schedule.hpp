@@ -48,8 +48,10 @@ class SaveSchedule final {
   double failure_seconds_;
   Limits limits_;
   std::optional<double> cost_;
-  std::deque<double> costs_;  ///< of the last saves
-  std::deque<double> steps_;  ///< the last steps without a save
+  std::deque<double> pauses_;  ///< of the last saves
+  std::deque<double> delays_;  ///< of the last saves: the pause, and the slower steps
+  std::deque<double> steps_;   ///< the last steps without a save
+  int first_steps_ = 3;        ///< left that are not counted: they take longer
   bool saving_ = false;
   double paused_ = 0;        ///< by the save in progress
   double beside_ = 0;        ///< sum of the steps beside it
