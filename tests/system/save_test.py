@@ -196,8 +196,8 @@ def of_short_epochs_not_every_end_is_checked_and_saved(folder):
         for rank in range(ranks):
             compared = (clock / "log" / f"rank-{rank:05}.log").read_text().count("a step's p50/max")
             assert 2 <= compared <= most, (rank, compared)
-        every, output, all_ends = train("every", "--save-every", 0)
-        assert len(all_ends) > len(saved) and "saves every" not in output, (all_ends, output)
+        every, output, _ = train("every", "--save-every", 0)
+        assert "saves every" not in output, output
         assert_same_run(clock, every)
 
 
