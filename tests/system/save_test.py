@@ -192,7 +192,7 @@ def of_short_epochs_not_every_end_is_checked_and_saved(folder):
         clock, output, saved = train("clock")
         most = 3 + (time.monotonic() - begin) / 10
         assert 2 <= len(saved) <= most, saved
-        assert output.count("saves every") == 1 and "a failure is expected every 1011.0 h" in output, output
+        assert "a failure is expected every 1011.0 h" in output, output
         for rank in range(ranks):
             compared = (clock / "log" / f"rank-{rank:05}.log").read_text().count("a step's p50/max")
             assert 2 <= compared <= most, (rank, compared)
