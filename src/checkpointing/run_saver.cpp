@@ -2,6 +2,7 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/units.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
 #include <fmt/format.h>
@@ -16,9 +17,13 @@ TraceRow* phases(const RunSaverParts& parts) noexcept {
   return parts.trace != nullptr ? &parts.trace->phases() : nullptr;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 }  // namespace
 
-RunSaver::RunSaver(RunSaverParts parts, Saved saved, std::chrono::milliseconds stall_limit)
+RunSaver::RunSaver(RunSaverParts parts, Saved saved, const Limits& limits)
     : parts_(std::move(parts)),
       sharded_(parts_.engine.layout().is_sharded()),
       snapshot_({.engine = parts_.engine,
@@ -26,7 +31,8 @@ RunSaver::RunSaver(RunSaverParts parts, Saved saved, std::chrono::milliseconds s
                  .optimizer = parts_.optimizer,
                  .average = parts_.average},
                 parts_.checkpoints != nullptr),
-      stall_(stall_limit),
+      schedule_(3600 * parts_.config.node_mttf / parts_.nodes, limits.schedule),
+      stall_(limits.stall),
       started_step_(saved.step),
       newest_(std::move(saved.path)) {
   if (parts_.checkpoints == nullptr) return;
@@ -43,16 +49,30 @@ RunSaver::~RunSaver() {
   snapshot_.give_up();
 }
 
-bool RunSaver::is_due(std::int64_t step) const noexcept {
+bool RunSaver::is_due(std::int64_t step, Boundary boundary) const {
   if (!saver_) return false;
   // Request a pending save only when it can start: each request costs a replica check.
   const auto now = std::chrono::steady_clock::now();
   if (!backoff_.may_try(now)) return false;
   if (pending_) return !saver_->busy();
   const SaveInterval& every = parts_.config.save_every;
+  if (boundary == Boundary::epoch_end &&
+      (!every.automatic || !last_epoch_end_ ||
+       seconds_since(*last_epoch_end_) >= schedule_.epoch_end_interval())) {
+    return true;
+  }
   if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
-  const std::chrono::duration<double> since = now - last_start_;
-  return every.seconds > 0 && since.count() >= every.seconds;
+  const double interval = every.automatic ? schedule_.interval() : every.seconds;
+  return interval > 0 && seconds_since(last_start_) >= interval;
+}
+
+void RunSaver::want(Boundary boundary) noexcept {
+  pending_ = true;
+  if (boundary == Boundary::epoch_end) last_epoch_end_ = std::chrono::steady_clock::now();
+}
+
+void RunSaver::step_took(double seconds) {
+  if (saver_) schedule_.step_took(seconds);
 }
 
 bool RunSaver::decide_together(bool mine) {
@@ -66,18 +86,20 @@ void RunSaver::deliver(int units) {
   if (units == 0) return;
   const Phase before = parts_.board.read().phase;
   parts_.board.enter(Phase::save);
+  const auto begin = std::chrono::steady_clock::now();
   {
     const TraceSpan span(phases(parts_), "gather for a save");
     snapshot_.deliver(units);
   }
+  schedule_.paused(seconds_since(begin));
   parts_.board.enter(before);
 }
 
-void RunSaver::start_pending(const TrainingState& state) {
+void RunSaver::start_pending(const TrainingState& state, double checks) {
   const bool may_try = backoff_.may_try(std::chrono::steady_clock::now());
   if (decide_together(pending_ && may_try && saver_ && !saver_->busy() &&
                       started_step_ != state.step)) {
-    start(state);
+    start(state, checks);
   }
 }
 
@@ -89,7 +111,7 @@ void RunSaver::await_writer() {
   parts_.board.enter(before);
 }
 
-void RunSaver::start(const TrainingState& state) {
+void RunSaver::start(const TrainingState& state, double checks) {
   report();  // the snapshot and the board still describe the last save
   pending_ = false;
   started_step_ = state.step;
@@ -101,6 +123,7 @@ void RunSaver::start(const TrainingState& state) {
     snapshot_.take();
   }
   if (!saver_) return;
+  schedule_.begin(checks + seconds_since(last_start_));
   if (parts_.trace != nullptr) {
     const std::int64_t now = TraceRecorder::now();
     traced_ = {.begin = now,
@@ -135,6 +158,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::take_outcome() {
   auto outcome = saver_ ? saver_->poll() : std::nullopt;
   if (!outcome) return outcome;
   parts_.board.saving(-1);
+  schedule_.end();
   if (parts_.trace != nullptr) {
     const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
     parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
@@ -158,6 +182,19 @@ void RunSaver::report() {
     started_step_ = -1;
   }
   report_stall();
+  report_interval();
+}
+
+void RunSaver::report_interval() {
+  const std::optional<double> cost = schedule_.cost();
+  if (!parts_.config.save_every.automatic || !cost) return;
+  const double interval = schedule_.interval();
+  if (interval < 2 * reported_interval_ && 2 * interval > reported_interval_) return;
+  reported_interval_ = interval;
+  parts_.reporter.say(
+      fmt::format("saves every {:.1f} min (a save delays training by {}; a failure is expected "
+                  "every {:.1f} h); set --save-every to choose",
+                  interval / 60, time_text(*cost), schedule_.failure_seconds() / 3600));
 }
 
 void RunSaver::report_stall() {

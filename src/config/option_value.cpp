@@ -149,13 +149,17 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::vector<L
 }
 
 void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value) {
-  SaveInterval parsed;
+  SaveInterval parsed{.automatic = text == "auto"};
+  if (parsed.automatic) {
+    value = parsed;
+    return;
+  }
   if (const auto seconds = parse_time(text)) {
     value = {.steps = 0, .seconds = *seconds};
     return;
   }
   if (!parse_number(text, parsed.steps) || parsed.steps < 0) {
-    refuse(spec, text, "steps as 500, or a time above 0 as 90s, 10min or 2h");
+    refuse(spec, text, "auto, steps as 500, or a time above 0 as 90s, 10min or 2h");
   }
   value = parsed;
 }
@@ -248,6 +252,7 @@ std::string print_option(const OptionSpec&, const std::vector<LrScale>& value) {
   return fmt::format("{}", fmt::join(factors, ","));
 }
 std::string print_option(const OptionSpec&, const SaveInterval& value) {
+  if (value.automatic) return "auto";
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : std::to_string(value.steps);
 }
 

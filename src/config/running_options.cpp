@@ -92,7 +92,9 @@ void add_running_options(OptionTable<Config>& t) {
             .choices = {"keep", "new"}})
       .add(&Config::save_every, {.name = "save-every",
                                  .help = "interval of checkpoints, in addition to those at epoch "
-                                         "ends: 500 (steps), 90s, 10min or 2h; 0: only those",
+                                         "ends: 500 (steps), 90s, 10min or 2h; 0: only those; "
+                                         "auto: computed from the time that a save takes and "
+                                         "--node-mttf, and of short epochs not every end is saved",
                                  .unit = ""})
       .add(&Config::keep, {.name = "keep",
                            .help = "newest checkpoints to keep, in addition to the best",
@@ -143,6 +145,14 @@ void add_running_options(OptionTable<Config>& t) {
             .help = "save and stop with status 75 before this time ends: 90s, 10min or 2h; a Slurm "
                     "job's own limit applies too; 0: only that",
             .unit = ""})
+      .add(&Config::node_mttf,
+           {.name = "node-mttf",
+            .help = "mean time between failures of one node, for --save-every auto; a job on N "
+                    "nodes fails N times as often",
+            .unit = "hours",
+            .min = 0,
+            .max = 1e9,
+            .above_min = true})
       .add(&Config::check_replicas_every,
            {.name = "check-replicas-every",
             .help = "interval of comparing all ranks' parameters; 0: never",
@@ -150,7 +160,8 @@ void add_running_options(OptionTable<Config>& t) {
             .min = 0})
       .add(&Config::straggler_factor, {.name = "straggler-factor",
                                        .help = "name the ranks whose steps take this many times "
-                                               "the median rank's, at each epoch's end; 0: never",
+                                               "the median rank's, at epoch ends that are saved; "
+                                               "0: never",
                                        .unit = "",
                                        .min = 0,
                                        .max = 1e6})

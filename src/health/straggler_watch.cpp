@@ -2,7 +2,7 @@
 
 namespace lockstep {
 
-RankTimes StragglerWatch::end_epoch() {
+RankTimes StragglerWatch::take() {
   const RankTimes mine = times_.summary();
   times_.clear();
   return mine;
@@ -10,6 +10,7 @@ RankTimes StragglerWatch::end_epoch() {
 
 std::vector<StragglerReport> StragglerWatch::compare(const RankTimes& mine, std::int64_t step,
                                                      std::int64_t epoch) {
+  if (options_.factor <= 0) return {};
   static_assert(sizeof(RankTimes) % sizeof(double) == 0);
   constexpr std::size_t words = sizeof(RankTimes) / sizeof(double);
   std::vector<RankTimes> all(static_cast<std::size_t>(comm_.size()));

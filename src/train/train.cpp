@@ -354,7 +354,8 @@ TrainingResult Run::loop() {
                   .trace = trace ? &*trace : nullptr,
                   .image = steps_->image(),
                   .class_names = data_->info().class_names,
-                  .cores = loading_.cores},
+                  .cores = loading_.cores,
+                  .nodes = job_.grid.nodes},
                  {.step = state_.step, .path = start_.path});
   TrainingLoop loop({.plan = plan,
                      .geometry = geometry_,
@@ -375,9 +376,7 @@ TrainingResult Run::loop() {
                      .hosts = watch_.hosts(),
                      .between_steps = [&] { report_staging(staging_.get(), *reporter_); }},
                     state_, last_step_);
-  TrainingResult result = loop.run();
-  result.run_dir = plan.config.run_dir;
-  return result;
+  return loop.run();
 }
 
 }  // namespace

@@ -54,16 +54,19 @@ TrainingResult TrainingLoop::run() {
       step_end_ = std::chrono::steady_clock::now();
     }
     const double lr = schedule_.lr(state_.samples);
+    const Boundary boundary = next_boundary();
     const std::int64_t update = parts_.steps.step().loss_scaler().updates(state_.step + 1);
     const StepResult step =
         parts_.steps.step().run({.number = state_.step + 1,
                                  .lr = lr,
                                  .ema_decay = ema_schedule_.decay(update, state_.samples)},
                                 {.stop = stop_due(),
-                                 .save = parts_.saver.is_due(state_.step),
+                                 .save = parts_.saver.is_due(state_.step, boundary),
                                  .units = parts_.saver.units_wanted()},
                                 next_action(state_.step + 1));
     parts_.saver.deliver(step.sums.units);
+    parts_.saver.step_took(step.times.total());
+    checks_seconds_ = 0;
     check_finite(step);
     keep_loss_scale();
     if (step.updated) advance(step, lr);
@@ -75,24 +78,23 @@ TrainingResult TrainingLoop::run() {
         if (parts_.steps.step().data_error()) throw Error(*parts_.steps.step().data_error());
       });
     }
-    // A save follows a request, the end of an epoch (position 0) and the end of the run.
-    check_replicas(step.sums.stop_requests + step.sums.save_requests > 0 || state_.position == 0 ||
-                   finished());
+    const bool resizes =
+        parts_.steps.change_at({.epoch = state_.epoch, .position = state_.position});
+    const bool is_due = step.sums.save_requests > 0 || resizes;
+    if (boundary == Boundary::epoch_end && (is_due || finished())) compare_ranks();
+    // A save follows a request, a change of size and the end of the run.
+    check_replicas(step.sums.stop_requests > 0 || is_due || finished());
     stop = step.sums.stop_requests > 0 || !evaluate_if_due();
     // A new best model, or a stop during evaluation, triggers another save.
     check_replicas(stop || state_.best_step == state_.step);
-    const bool is_due = step.sums.save_requests > 0 || state_.position == 0;
-    if (is_due) parts_.saver.want();
+    if (is_due) parts_.saver.want(boundary);
     const bool is_best = state_.best_step == state_.step;
-    const bool resizes =
-        !stop && !finished() &&
-        parts_.steps.change_at({.epoch = state_.epoch, .position = state_.position});
     if ((is_due || is_best) && !stop && !finished()) {
       // The next step changes the weights of a new best model, and a new size may fail.
       if (is_best || resizes) parts_.saver.await_writer();
-      parts_.saver.start_pending(state_);
+      parts_.saver.start_pending(state_, checks_seconds_);
     }
-    if (resizes) change_size();
+    if (resizes && !stop && !finished()) change_size();
     parts_.saver.report();
     if (parts_.between_steps) parts_.between_steps();
     if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
@@ -111,6 +113,7 @@ void TrainingLoop::end_run() {
   const bool complete = finished() && !evaluation_was_stopped_;
   result_.status = complete ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
+  result_.run_dir = parts_.plan.config.run_dir;
   result_.checkpoint = parts_.saver.newest();
   if (!stragglers_.slow_hosts().empty()) {
     parts_.reporter.say(
@@ -120,6 +123,12 @@ void TrainingLoop::end_run() {
                           complete       ? "finished"
                           : out_of_time_ ? "stopped before the time limit"
                                          : "stopped on request");
+}
+
+Boundary TrainingLoop::next_boundary() const noexcept {
+  const EpochPosition next =
+      next_position(parts_.geometry, {.epoch = state_.epoch, .position = state_.position});
+  return next.epoch != state_.epoch ? Boundary::epoch_end : Boundary::step;
 }
 
 NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {
@@ -187,15 +196,21 @@ void TrainingLoop::close_epoch(double lr) {
                          .seconds = epoch_seconds_,
                          .images_per_second = state_.epoch_samples / std::max(epoch_seconds_, 1e-9),
                          .times = epoch_times_});
-  parts_.board.enter(Phase::checks);
-  const RankTimes mine = stragglers_.end_epoch();
-  parts_.reporter.note(fmt::format("epoch {}: {}", state_.epoch + 1, to_string(mine)));
-  for (const StragglerReport& slow : stragglers_.compare(mine, state_.step, state_.epoch)) {
-    parts_.reporter.straggler(slow);
-  }
   state_.epoch_loss = state_.epoch_top1 = state_.epoch_top5 = state_.epoch_samples = 0;
   epoch_times_ = {};
   epoch_seconds_ = own_loss_ = own_samples_ = 0;
+}
+
+void TrainingLoop::compare_ranks() {
+  parts_.board.enter(Phase::checks);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::int64_t epoch = state_.epoch - 1;  // the one that has ended
+  const RankTimes mine = stragglers_.take();
+  parts_.reporter.note(fmt::format("epoch {}: {}", epoch + 1, to_string(mine)));
+  for (const StragglerReport& slow : stragglers_.compare(mine, state_.step, epoch)) {
+    parts_.reporter.straggler(slow);
+  }
+  checks_seconds_ += seconds_between(begin, std::chrono::steady_clock::now());
 }
 
 void TrainingLoop::change_size() {
@@ -213,8 +228,10 @@ void TrainingLoop::check_replicas(bool must) {
   parts_.board.enter(Phase::checks);
   const TraceSpan span(phases(), "replica check");
   checked_step_ = state_.step;
+  const auto begin = std::chrono::steady_clock::now();
   parts_.parallel.await_gathers();
   const std::optional<Error> drift = replica_check_->run(state_.step);
+  checks_seconds_ += seconds_between(begin, std::chrono::steady_clock::now());
   if (!drift) return;
   // A checkpoint still being written holds an earlier state, which was checked: let it finish.
   static_cast<void>(parts_.saver.last_good());

@@ -62,8 +62,12 @@ class TrainingLoop final {
   [[nodiscard]] bool finished() const noexcept;
   /// The action after `step` if no rank requests a stop or a save.
   [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
+  /// What the next step ends.
+  [[nodiscard]] Boundary next_boundary() const noexcept;
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
+  /// Names the slow ranks of the steps since the last comparison. Collective.
+  void compare_ranks();
   /// Makes loader and step anew for the image size of the state's epoch. Collective.
   void change_size();
   void check_finite(const StepResult& result);
@@ -93,6 +97,7 @@ class TrainingLoop final {
   FeedingWatch feeding_;
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
+  double checks_seconds_ = 0;  ///< of this boundary's replica checks and comparison of ranks
   bool out_of_time_ = false;
   bool evaluation_was_stopped_ = false;
   double own_loss_ = 0;

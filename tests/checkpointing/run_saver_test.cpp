@@ -75,15 +75,16 @@ class SlowWrites final {
 class Run final {
  public:
   explicit Run(ShardMode mode, SaveInterval every = {},
-               std::chrono::milliseconds stall_limit = std::chrono::minutes(10))
+               const RunSaver::Limits& limits = {.stall = std::chrono::minutes(10)})
       : comm_(*world, board_),
         rig_(comm_, {.model = "mlp", .global_batch = 16, .shard = mode}),
         reporter_(reporter_options()) {
     config_.save_every = every;
+    config_.node_mttf = 1e-9;
     if (world->rank() == 0) {
       parts_.checkpoints = &checkpoints_.emplace(directory_ / "checkpoints", 10);
     }
-    saver_.emplace(parts_, RunSaver::Saved{}, stall_limit);
+    saver_.emplace(parts_, RunSaver::Saved{}, limits);
   }
 
   [[nodiscard]] RunSaver& saver() { return *saver_; }
@@ -101,8 +102,11 @@ class Run final {
   [[nodiscard]] double save_seconds() const { return (timer_.needed(false) - 5) / 1.5; }
 
   void start_save(std::int64_t step) {
-    board_.enter(Phase::update);
     saver_->want();
+    start_save_if_wanted(step);
+  }
+  void start_save_if_wanted(std::int64_t step) {
+    board_.enter(Phase::update);
     saver_->start_pending(at(step));
   }
   /// Delivers units at step boundaries until the writer is done. Does not ask for its outcome.
@@ -219,6 +223,64 @@ BOOST_AUTO_TEST_CASE(the_interval_begins_again_at_each_save) {
   run.saver().save_and_wait(Run::at(21));
 }
 
+BOOST_AUTO_TEST_CASE(the_automatic_interval_begins_at_the_last_save) {
+  constexpr auto interval = std::chrono::milliseconds(500);
+  Run run(ShardMode::none, {.automatic = true}, {.schedule = {.shortest = 0.5}});
+  bool is_timely = false;
+  for (std::int64_t step = 1; step <= 20 && !is_timely; ++step) {
+    std::this_thread::sleep_for(interval);
+    BOOST_TEST(run.saver().is_due(step) == (world->rank() == 0));
+    const auto begin = std::chrono::steady_clock::now();
+    run.start_save(step);
+    run.deliver_all();
+    run.saver().report();
+    const bool is_due = run.saver().is_due(step + 1);
+    is_timely = std::chrono::steady_clock::now() - begin < interval;
+    if (is_timely) BOOST_TEST(!is_due);
+  }
+  BOOST_TEST(is_timely);
+  run.saver().save_and_wait(Run::at(21));
+  if (world->rank() == 0) BOOST_TEST(run.logged("saves every 0.0 min (a save delays") == 1);
+}
+
+BOOST_AUTO_TEST_CASE(of_short_epochs_not_every_end_is_saved) {
+  constexpr auto pause = std::chrono::milliseconds(500);
+  const RunSaver::Limits limits{.schedule = {.between_epochs = 0.5, .epoch_ends_share = 1e9}};
+  const bool mine = world->rank() == 0;
+  Run run(ShardMode::none, {.automatic = true}, limits);
+  const auto ends_epoch = [&](std::int64_t step) {
+    const bool is_due = run.saver().is_due(step - 1, Boundary::epoch_end);
+    if (is_due) run.saver().want(Boundary::epoch_end);
+    run.start_save_if_wanted(step);
+    run.deliver_all();
+    run.saver().report();
+    return is_due;
+  };
+  BOOST_TEST(ends_epoch(1) == mine);
+  bool is_timely = false;
+  for (std::int64_t step = 2; step <= 40 && !is_timely; step += 2) {
+    std::this_thread::sleep_for(pause);
+    const auto begin = std::chrono::steady_clock::now();
+    BOOST_TEST(ends_epoch(step) == mine);
+    const bool next = ends_epoch(step + 1);
+    is_timely = std::chrono::steady_clock::now() - begin < pause;
+    if (is_timely) BOOST_TEST(!next);
+  }
+  BOOST_TEST(is_timely);
+  run.saver().save_and_wait(Run::at(50));
+
+  Run each(ShardMode::none, {.steps = 1000}, limits);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    BOOST_TEST(each.saver().is_due(step - 1, Boundary::epoch_end) == mine);
+    BOOST_TEST(!each.saver().is_due(step - 1));
+    each.saver().want(Boundary::epoch_end);
+    each.start_save_if_wanted(step);
+    each.deliver_all();
+    each.saver().report();
+  }
+  each.saver().save_and_wait(Run::at(4));
+}
+
 BOOST_AUTO_TEST_CASE(after_a_failed_save_step_boundaries_do_not_retry_at_once) {
   Run run(ShardMode::none, {.steps = 1, .seconds = 0});
   const bool mine = world->rank() == 0;
@@ -262,7 +324,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_ends_at_the_step_of_a_failed_save_makes_it_again
 
 BOOST_AUTO_TEST_CASE(a_hanging_save_is_reported_each_time_its_duration_doubles) {
   using namespace std::chrono_literals;
-  Run run(ShardMode::none, {}, 100ms);
+  Run run(ShardMode::none, {}, {.stall = 100ms});
   const bool mine = world->rank() == 0;
   if (mine) {
     disk_hangs = true;

@@ -136,12 +136,13 @@ BOOST_AUTO_TEST_CASE(lists_are_comma_separated_numbers) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_save_interval_is_steps_or_a_time) {
+BOOST_AUTO_TEST_CASE(a_save_interval_is_steps_or_a_time_or_automatic) {
   const auto interval = [](const std::string& text) {
     return parsed<SaveInterval>(free_spec, text);
   };
 
   BOOST_TEST((interval("0") == SaveInterval{}));
+  BOOST_TEST((interval("auto") == SaveInterval{.automatic = true}));
   BOOST_TEST((interval("500") == SaveInterval{.steps = 500, .seconds = 0}));
   BOOST_TEST((interval("90s") == SaveInterval{.steps = 0, .seconds = 90}));
   BOOST_TEST((interval("10min") == SaveInterval{.steps = 0, .seconds = 600}));

@@ -127,10 +127,13 @@ Config random_config(Random& random) {
   c.resume = coin(random) ? "none" : text(random);
   if (c.resume == "none") c.init_from = text(random);
   c.init_head = static_cast<InitHead>(whole(random, 0, 1));
-  if (coin(random)) {
-    c.save_every.steps = whole(random, 0, 1 << 30);
-  } else {
-    c.save_every.seconds = real(random, 1e-3, 1e6);
+  c.save_every = {.automatic = coin(random)};
+  if (!c.save_every.automatic) {
+    if (coin(random)) {
+      c.save_every.steps = whole(random, 0, 1 << 30);
+    } else {
+      c.save_every.seconds = real(random, 1e-3, 1e6);
+    }
   }
   c.keep = whole(random, 1, 1000000);
   c.eval_every = real(random, 0, 9);
@@ -140,6 +143,7 @@ Config random_config(Random& random) {
   c.watchdog_seconds = real(random, 0, 1e6);
   c.watchdog_interface = text(random);
   c.time_limit.seconds = coin(random) ? 0 : real(random, 1e-3, 1e6);
+  c.node_mttf = real(random, 1e-3, 1e6);
   c.check_replicas_every = whole(random, 0, 1 << 20);
   c.straggler_factor = real(random, 0, 9);
   c.debug_collectives = coin(random);

@@ -165,7 +165,7 @@ def the_best_model_is_saved_though_another_save_is_in_progress(folder):
     """Without waiting for the writer, only a later step would be saved, with other weights."""
     data = write_shards(folder / "data", samples=400)
     write_shards(folder / "data", samples=100, shards=1, split="val", seed=1)
-    for every in (1, 1000):
+    for every in (1, "auto"):
         directory = folder / f"run-{every}"
         args = train_args(data, directory, "--epochs", 3, "--save-every", every, "--eval-every", 0.1, "--keep", 1)
         run(args, 2, {SLOW: "1000000"})
@@ -176,7 +176,33 @@ def the_best_model_is_saved_though_another_save_is_in_progress(folder):
         assert file.name == f"step-{best:08}.h5" and state(file)["step"] == state(file)["best_step"] == best, (file, evaluations)
 
 
+def of_short_epochs_not_every_end_is_checked_and_saved(folder):
+    """Forty epochs of nine steps, without and with a shard of the state on each rank. What is saved does not change the results."""
+    for ranks, mode in ((1, "none"), (3, "none"), (2, "full"), (4, "full")):
+        data = write_shards(folder / f"data-{ranks}", samples=9 * 4 * ranks)
+
+        def train(name, *more):
+            directory = folder / f"{mode}-{ranks}-{name}"
+            output = run(train_args(data, directory, "--epochs", 40, "--shard", mode, "--keep", 100, *more), ranks)
+            saved = [event["step"] for event in events(directory, "checkpoint")]
+            assert saved[0] == 9 and saved[-1] == 360, saved
+            return directory, output, saved
+
+        begin = time.monotonic()
+        clock, output, saved = train("clock")
+        most = 3 + (time.monotonic() - begin) / 10
+        assert 2 <= len(saved) <= most, saved
+        assert "a failure is expected every 1011.0 h" in output, output
+        for rank in range(ranks):
+            compared = (clock / "log" / f"rank-{rank:05}.log").read_text().count("a step's p50/max")
+            assert 2 <= compared <= most, (rank, compared)
+        every, output, _ = train("every", "--save-every", 0)
+        assert "saves every" not in output, output
+        assert_same_run(clock, every)
+
+
 if __name__ == "__main__":
     main([a_killed_job_loses_at_most_the_steps_since_the_last_save, a_full_disk_leaves_the_last_good_checkpoint,
           a_job_whose_directory_was_taken_over_writes_nothing_more,
+          of_short_epochs_not_every_end_is_checked_and_saved,
           the_best_model_is_saved_though_another_save_is_in_progress, no_step_waits_for_a_save])

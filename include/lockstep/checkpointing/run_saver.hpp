@@ -2,6 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/checkpointing/save_backoff.hpp"
+#include "lockstep/checkpointing/save_schedule.hpp"
 #include "lockstep/checkpointing/stall_alarm.hpp"
 #include "lockstep/checkpointing/state_snapshot.hpp"
 #include "lockstep/comm/communicator.hpp"
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -41,7 +43,11 @@ struct RunSaverParts {
   const ImageShape& image;               ///< of training images, which may change between saves
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< cores for the saving thread
+  int nodes = 1;                         ///< of the job
 };
+
+/// Where a save may start: after any step, or after the last step of an epoch.
+enum class Boundary { step, epoch_end };
 
 /// A run's checkpoints: when to save, and the transfer of the ranks' shards to rank 0 while
 /// training continues. If the state is sharded, all ranks make the same calls.
@@ -52,17 +58,22 @@ class RunSaver final {
     std::int64_t step = 0;
     std::string path = {};  ///< empty: none
   };
-  /// `stall_limit`: time without progress of a save until a warning.
-  RunSaver(RunSaverParts parts, Saved saved,
-           std::chrono::milliseconds stall_limit = std::chrono::seconds(60));
+  struct Limits {
+    std::chrono::milliseconds stall = std::chrono::seconds(60);  ///< without progress: a warning
+    SaveSchedule::Limits schedule = {};
+  };
+  RunSaver(RunSaverParts parts, Saved saved) : RunSaver(std::move(parts), std::move(saved), {}) {}
+  RunSaver(RunSaverParts parts, Saved saved, const Limits& limits);
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
   /// Whether this rank requests a save at the boundary after step `step` + 1.
-  [[nodiscard]] bool is_due(std::int64_t step) const noexcept;
+  [[nodiscard]] bool is_due(std::int64_t step, Boundary boundary = Boundary::step) const;
   /// Requests a save at the next boundary, and again until one succeeds; backs off after failures.
-  void want() noexcept { pending_ = true; }
+  void want(Boundary boundary = Boundary::step) noexcept;
+  /// A step took `seconds`, without what training does between steps.
+  void step_took(double seconds);
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
 
   /// On rank 0, the number of units that its writer waits for; deliver() gathers them there.
@@ -74,7 +85,8 @@ class RunSaver final {
   /// Waits for a save in progress, so that start_pending() can start one. Collective.
   void await_writer();
   /// Starts a pending save; call at a boundary where all ranks agree that a save may start.
-  void start_pending(const TrainingState& state);
+  /// `checks`: seconds that checks before it took.
+  void start_pending(const TrainingState& state, double checks = 0);
   /// Reports finished and stalled saves, and requests failed ones again.
   void report();
   /// Saves and waits. Collective; Error(cannot_write) on all ranks if the save failed or another
@@ -89,12 +101,14 @@ class RunSaver final {
  private:
   /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
   [[nodiscard]] bool decide_together(bool mine);
-  void start(const TrainingState& state);
+  void start(const TrainingState& state, double checks = 0);
   /// Gathers the remaining units and waits for the save in progress. Collective if sharded.
   void finish();
   /// Takes the outcome of a save that has ended, and reports it; nullopt if there is none.
   std::optional<BackgroundSaver::Outcome> take_outcome();
   void report_stall();
+  /// Says how often the run saves, when that is known and when it has changed.
+  void report_interval();
 
   struct TracedSave {
     std::int64_t begin = 0;
@@ -105,6 +119,8 @@ class RunSaver final {
   bool sharded_;  ///< each rank keeps a shard of the state
   StateSnapshot snapshot_;
   SaveBackoff backoff_;
+  SaveSchedule schedule_;
+  double reported_interval_ = 0;  ///< seconds; 0: not yet
   StallAlarm stall_;
   std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + units written
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
@@ -112,6 +128,7 @@ class RunSaver final {
   std::int64_t started_step_;  ///< step of the newest save started; -1 after a failure
   TracedSave traced_;          ///< the newest save's; its outcome is taken before the next starts
   std::chrono::steady_clock::time_point last_start_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> last_epoch_end_;  ///< that was saved
   std::string newest_;
 };
 

@@ -102,7 +102,7 @@ struct Config {
   std::string resume = "auto";  ///< auto, none or a file
   std::string init_from;
   InitHead init_head = InitHead::keep;
-  SaveInterval save_every;
+  SaveInterval save_every = {.automatic = true};
   std::int64_t keep = 3;
   double eval_every = 1;        ///< epochs; 0: never
   std::int64_t log_every = 50;  ///< steps
@@ -113,6 +113,7 @@ struct Config {
   double watchdog_seconds = 600;   ///< 0: off
   std::string watchdog_interface;  ///< names or networks; empty: any
   TimeSpan time_limit;
+  double node_mttf = 1011;                   ///< hours; 7.9 h for a job on 128 nodes
   std::int64_t check_replicas_every = 1000;  ///< steps; 0: never
   double straggler_factor = 1.5;             ///< 0: no rank is reported
   bool debug_collectives = false;

@@ -45,10 +45,11 @@ enum class CommChoice { automatic, mpi, shared, nccl };
 /// collectives.
 enum class AllReduce { automatic, halving, ring, mpi };
 
-/// `--save-every 500` or `--save-every 10min`; both zero: only at epoch ends.
+/// `--save-every 500`, `10min` or `auto`; all zero: only at epoch ends.
 struct SaveInterval {
   std::int64_t steps = 0;
   double seconds = 0;
+  bool automatic = false;  ///< computed from the cost of a save
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 

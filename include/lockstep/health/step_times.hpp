@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-/// Times of one phase over an epoch's steps, in seconds.
+/// Times of one phase over several steps, in seconds.
 struct TimeSummary {
   double p50 = 0;
   double max = 0;
 };
 
-/// A rank's step times of an epoch, exchanged between ranks.
+/// A rank's times of several steps, exchanged between ranks.
 struct RankTimes {
   TimeSummary data;
   TimeSummary compute;        ///< forward, backward and update
   TimeSummary communication;  ///< waits for reductions
-  /// Medians of data + compute in the epoch's first and second half. A rank that is slow in only
-  /// one half had a temporary problem.
+  /// Medians of data + compute in the first and second half of the steps. A rank that is slow in
+  /// only one half had a temporary problem.
   double own_first = 0;
   double own_second = 0;
   double steps = 0;
@@ -31,7 +31,7 @@ struct RankTimes {
 /// "a step's p50/max: data 0.1/0.2 ms, compute ...": for the log.
 [[nodiscard]] std::string to_string(const RankTimes& times);
 
-/// This rank's step times in an epoch: all steps at first, every second, fourth and so on once
+/// This rank's step times: all steps at first, every second, fourth and so on once
 /// there are many; the maximum is over all steps.
 class StepTimes final {
  public:
@@ -61,7 +61,7 @@ struct Straggler {
   double compute = 0;  ///< the same for compute; 0 if the median rank's time is 0
 };
 
-/// A straggler in an epoch, and its step times.
+/// A straggler found at an epoch's end, and its step times.
 struct StragglerReport {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
@@ -70,11 +70,11 @@ struct StragglerReport {
   RankTimes times;
 };
 
-/// Fewest steps of an epoch to name stragglers.
+/// Fewest steps to name stragglers.
 constexpr double fewest_steps_to_judge = 20;
 
 /// Ranks whose data + compute time is more than `factor` times the median rank's (the lower median)
-/// in both halves of the epoch; none if `factor` is 0 or steps are few. Pure.
+/// in both halves of the steps; none if `factor` is 0 or steps are few. Pure.
 [[nodiscard]] std::vector<Straggler> find_stragglers(std::span<const RankTimes> ranks,
                                                      double factor);
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Measures this rank's steps, and compares all ranks at the end of each epoch.
+/// Measures this rank's steps, and compares all ranks at ends of epochs.
 class StragglerWatch final {
  public:
   struct Options {
@@ -20,12 +20,12 @@ class StragglerWatch final {
   StragglerWatch(Communicator& comm, Options options) : comm_(comm), options_(std::move(options)) {}
 
   void add(const PhaseTimes& times) { times_.add(times); }
-  /// This rank's times of the epoch that ends; the next epoch starts with none.
-  [[nodiscard]] RankTimes end_epoch();
-  /// Collective: the slow ranks of the epoch that ends; `mine` is from end_epoch().
+  /// This rank's times since the last call.
+  [[nodiscard]] RankTimes take();
+  /// Collective: the slow ranks; `mine` is from take().
   [[nodiscard]] std::vector<StragglerReport> compare(const RankTimes& mine, std::int64_t step,
                                                      std::int64_t epoch);
-  /// Hosts that were slow in any epoch, once for each report.
+  /// Slow hosts of all comparisons, once for each report.
   [[nodiscard]] const std::vector<std::string>& slow_hosts() const noexcept { return slow_hosts_; }
 
  private:
