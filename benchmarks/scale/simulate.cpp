@@ -321,59 +321,73 @@ void build(World& world) {
   zone->seal();
 }
 
-}  // namespace
+/// What the command line gives.
+struct Arguments {
+  std::string file;
+  std::string shard;
+  std::string schedule;
+  double bucket_mb = 0;
+  double link_mb = 0;
+  double local_mb = 0;
+  double piece_kib = 0;
+};
 
-int main(int argc, char** argv) {
-  sg::Engine engine(&argc, argv);
-  for (const char* setting : {"network/model:CM02", "network/TCP-gamma:0", "network/crosstraffic:0",
-                              "network/bandwidth-factor:1", "network/latency-factor:1"})
-    sg::Engine::set_config(setting);
+namespace po = boost::program_options;
 
-  namespace po = boost::program_options;
-  World world;
+po::options_description describe(Arguments& arguments, Settings& settings) {
+  po::options_description options("simulate_step PLANS.json [options]");
+  auto add = options.add_options();
+  add("help", "show the options");
+  add("plans", po::value(&arguments.file)->required(), "of lockstep scale --json --plans");
+  add("shard", po::value(&arguments.shard)->default_value("none"), "row of the plans");
+  add("bucket-mb", po::value(&arguments.bucket_mb)->default_value(0),
+      "row of the plans; 0: the first");
+  add("link", po::value(&arguments.link_mb)->required(), "MB/s of a node's links");
+  add("local-link", po::value(&arguments.local_mb)->default_value(450000),
+      "MB/s of a rank in its node");
+  add("latency", po::value(&settings.latency)->default_value(5e-6), "seconds of a message");
+  add("host-ns-per-byte", po::value(&settings.host_ns)->default_value(0), "as in lockstep scale");
+  add("poll", po::value(&settings.poll)->default_value(0),
+      "seconds between calls that progress messages; 0: always");
+  add("cores", po::value(&settings.cores)->default_value(0), "that all ranks share; 0: own ones");
+  add("schedule", po::value(&arguments.schedule)->default_value("halving"), "halving or ring");
+  add("piece-kib", po::value(&arguments.piece_kib)->default_value(60), "largest message");
+  add("steps", po::value(&settings.steps)->default_value(3), "the first is not counted");
+  return options;
+}
+
+/// False if only help was asked for.
+bool read(int argc, char** argv, World& world) {
+  Arguments arguments;
   Settings& settings = world.settings;
-  std::string file, shard, schedule;
-  double bucket_mb = 0, link_mb = 0, local_mb = 0, piece_kib = 0;
-  po::options_description options("simulate PLANS.json [options]");
-  options.add_options()("help", "show the options")("plans", po::value(&file)->required(),
-                                                    "of lockstep scale --json --plans")(
-      "shard", po::value(&shard)->default_value("none"), "row of the plans")(
-      "bucket-mb", po::value(&bucket_mb)->default_value(0), "row of the plans; 0: the first")(
-      "link", po::value(&link_mb)->required(), "MB/s of a node's links")(
-      "local-link", po::value(&local_mb)->default_value(450000), "MB/s of a rank in its node")(
-      "latency", po::value(&settings.latency)->default_value(5e-6), "seconds of a message")(
-      "host-ns-per-byte", po::value(&settings.host_ns)->default_value(0), "as in lockstep scale")(
-      "poll", po::value(&settings.poll)->default_value(0), "seconds between progress; 0: always")(
-      "cores", po::value(&settings.cores)->default_value(0), "that all ranks share; 0: own ones")(
-      "schedule", po::value(&schedule)->default_value("halving"), "halving or ring")(
-      "piece-kib", po::value(&piece_kib)->default_value(60), "largest message")(
-      "steps", po::value(&settings.steps)->default_value(3), "the first is not counted");
+  const po::options_description options = describe(arguments, settings);
   po::positional_options_description positional;
   positional.add("plans", 1);
-  try {
-    po::variables_map values;
-    po::store(po::command_line_parser(argc, argv).options(options).positional(positional).run(),
-              values);
-    if (values.contains("help")) {
-      std::cout << options;
-      return 0;
-    }
-    po::notify(values);
-    const auto json = nlohmann::json::parse(std::ifstream(file));
-    settings.nodes = json.at("nodes");
-    settings.ranks_per_node = json.at("ranks_per_node");
-    settings.shard_group = shard == "hybrid" ? json.at("shard_group").get<int>() : settings.ranks();
-    settings.link = 1e6 * link_mb;
-    settings.local_link = 1e6 * local_mb;
-    settings.piece = static_cast<std::size_t>(piece_kib * 256);
-    settings.part = (std::size_t{16} << 20) / 4;
-    settings.schedule = schedule == "ring" ? BlockSchedule::ring : BlockSchedule::halving;
-    world.plan = read_plan(json.at("rows"), shard, bucket_mb);
-  } catch (const std::exception& error) {
-    std::cerr << "simulate: error: " << error.what() << "\n";
-    return 64;
+  po::variables_map values;
+  po::store(po::command_line_parser(argc, argv).options(options).positional(positional).run(),
+            values);
+  if (values.contains("help")) {
+    std::cout << options;
+    return false;
   }
+  po::notify(values);
+  const auto json = nlohmann::json::parse(std::ifstream(arguments.file));
+  settings.nodes = json.at("nodes");
+  settings.ranks_per_node = json.at("ranks_per_node");
+  settings.shard_group =
+      arguments.shard == "hybrid" ? json.at("shard_group").get<int>() : settings.ranks();
+  settings.link = 1e6 * arguments.link_mb;
+  settings.local_link = 1e6 * arguments.local_mb;
+  settings.piece = static_cast<std::size_t>(arguments.piece_kib * 256);
+  settings.part = (std::size_t{16} << 20) / sizeof(float);
+  settings.schedule = arguments.schedule == "ring" ? BlockSchedule::ring : BlockSchedule::halving;
+  world.plan = read_plan(json.at("rows"), arguments.shard, arguments.bucket_mb);
+  return true;
+}
 
+/// Seconds of a step.
+double simulate(const sg::Engine& engine, World& world) {
+  const Settings& settings = world.settings;
   build(world);
   world.ends.resize(static_cast<std::size_t>(settings.steps));
   std::vector<std::unique_ptr<Rank>> ranks;
@@ -383,9 +397,26 @@ int main(int argc, char** argv) {
                       [&ranks, rank] { ranks[static_cast<std::size_t>(rank)]->run(); });
   }
   engine.run();
-  const double seconds = settings.steps > 1
-                             ? (world.ends.back() - world.ends.front()) / (settings.steps - 1)
-                             : world.ends.back();
-  std::cout << nlohmann::ordered_json{{"simulated", true}, {"step_seconds", seconds}} << "\n";
+  return settings.steps > 1 ? (world.ends.back() - world.ends.front()) / (settings.steps - 1)
+                            : world.ends.back();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const sg::Engine engine(&argc, argv);
+  for (const char* setting : {"network/model:CM02", "network/TCP-gamma:0", "network/crosstraffic:0",
+                              "network/bandwidth-factor:1", "network/latency-factor:1"})
+    sg::Engine::set_config(setting);
+  World world;
+  try {
+    if (!read(argc, argv, world)) return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "simulate_step: error: " << error.what() << "\n";
+    return 64;
+  }
+  std::cout << nlohmann::ordered_json{{"simulated", true},
+                                      {"step_seconds", simulate(engine, world)}}
+            << "\n";
   return 0;
 }

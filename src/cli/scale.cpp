@@ -35,9 +35,7 @@ struct ScaleArguments {
   bool plans = false;
 };
 
-OptionTable<ScaleArguments> scale_options() {
-  const OptionTable<Config>& train = train_options();
-  OptionTable<ScaleArguments> table;
+void add_cluster_options(OptionTable<ScaleArguments>& table) {
   table.group("Cluster")
       .add(&ScaleArguments::nodes,
            {.name = "nodes", .help = "number of nodes", .unit = "", .min = 1, .max = 100'000})
@@ -66,6 +64,12 @@ OptionTable<ScaleArguments> scale_options() {
             .unit = "ns",
             .min = 0,
             .max = 1e6});
+}
+
+OptionTable<ScaleArguments> scale_options() {
+  const OptionTable<Config>& train = train_options();
+  OptionTable<ScaleArguments> table;
+  add_cluster_options(table);
   table.group("Run")
       .add(&ScaleArguments::images_per_second,
            {.name = "images-per-second",
