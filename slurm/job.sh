@@ -52,6 +52,8 @@ find_scheduler() {
 find_scheduler
 # shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
 source "${BASH_SOURCE[0]%/*}/schedulers/$scheduler.sh"
+# shellcheck source-path=SCRIPTDIR source=spares.sh
+source "${BASH_SOURCE[0]%/*}/spares.sh"
 
 # read_allocation's check where the scheduler tells nodes but not ranks.
 require_ranks_a_node() {
@@ -86,6 +88,9 @@ load_machine() {
   max_restarts=50          # per submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # consecutive restarts without a newer checkpoint
   crash_restarts=2         # restarts after a rank crashed or ran out of memory, which seldom help
+  spare_nodes=${LOCKSTEP_SPARE_NODES:-}   # restart within the job, and keep so many of its nodes for that; empty: requeue the job
+  min_nodes=${LOCKSTEP_MIN_NODES:-}       # with spare_nodes: when none is left, continue on so few nodes; empty: requeue the job
+  replace_slow=${LOCKSTEP_REPLACE_SLOW:-} # with spare_nodes: 1: a restart also replaces nodes that the program calls slow
   # Sets variables that a machine's file may read: nodes, tasks, ranks_a_node, cores.
   read_allocation
   local file=$1
@@ -101,7 +106,8 @@ load_machine() {
   esac
   # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
   [ -z "$cores" ] || srun_options+=(--cpus-per-task="$cores")
-  : "$python" "$scratch" "$recipes" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
+  : "$python" "$scratch" "$recipes" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node" \
+    "$spare_nodes" "$min_nodes" "$replace_slow"
 }
 
 # Sets `launcher` to mpiexec if there is no mpirun, and `mpirun_options` if the machine's file does not: as many ranks per
@@ -134,6 +140,7 @@ interrupted=  # a signal came while the shell waited
 limit=        # seconds that the ranks may take; empty: no limit
 ends=         # when the scheduler will end the job, in seconds since 1970; empty: unknown
 launched=0    # start time of the launcher, by SECONDS
+launched_at=  # the same as date and time
 
 # Sends SIGUSR1 for every signal: mpirun forwards it, but kills the ranks within a second of SIGTERM. `timeout` would die of
 # SIGUSR1 and leave the ranks, so it gets SIGTERM. A process that has not yet become the launcher loses the signal, so a new
@@ -172,15 +179,17 @@ trap_signals
 
 # Sets `line` to the command that launches the ranks.
 launch_line() {
+  local on_nodes=()
+  [ ${#chosen[@]} = 0 ] || place_ranks
   case $launcher in
-    srun) line=(srun --kill-on-bad-exit=1 "${srun_options[@]}" "$@") ;;
+    srun) line=(srun --kill-on-bad-exit=1 "${on_nodes[@]}" "${srun_options[@]}" "$@") ;;
     # All ranks of a node see all of its cores and GPUs that the job has; flux_options and jsrun_options bind them to cores.
     flux) line=(flux run --nodes="$nodes" --tasks-per-node="$ranks_a_node" --exclusive "${flux_options[@]}" "$@") ;;
     jsrun)
       line=(jsrun --nrs="$nodes" --rs_per_host=1 --tasks_per_rs="$ranks_a_node" -c ALL_CPUS -g ALL_GPUS
         "${jsrun_options[@]}" "$@")
       ;;
-    *) line=("$launcher" -n "$tasks" "${mpirun_options[@]}" "$@") ;;
+    *) line=("$launcher" -n "$tasks" "${on_nodes[@]}" "${mpirun_options[@]}" "$@") ;;
   esac
 }
 
@@ -194,6 +203,7 @@ launch() {
   launch_line "$@"
   if [ -n "$limit" ]; then line=(timeout --kill-after=30 "$limit" "${line[@]}"); fi
   launched=$SECONDS
+  printf -v launched_at '%(%F %T)T' -1
   "${line[@]}" &
   ranks=$!
   [ -z "$warned" ] || ask_to_stop  # the signal came before the launcher had started
@@ -234,6 +244,7 @@ resolve_run() {
   [ -z "$element" ] || make_seed
   limit_time "$(sed -n 's/^time-limit=\([0-9]*\).*/\1/p' <<<"$configuration")"
   log_size=$(size_of_log)
+  reserve_spares
 }
 
 # Adds --stage-dir if the machine has `stage`, unless the options set it or need no data.
@@ -311,28 +322,46 @@ newest_checkpoint() { readlink "$1/checkpoints/latest" || echo none; }
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
 finish() {
-  local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled crash='' crashes
-  shift
+  local run_dir=$1 log=$1/restarts first_job where restarts
   first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
+  shift
+  while
+    check_restart
+    where=
+    if restarts_here; then where=in-job; fi
+    record_restart "$where" "${newly_left_out:+left-out=$(joined "${newly_left_out[@]}")}" "${named:+named=$(joined "${named[@]}")}"
+    [ -n "$where" ]
+  do
+    launch_again
+  done
+  submit_again "$@" || say "cannot submit the job again ($ways_again); submit the same command again"
+  exit "$status"
+}
+
+# Returns if the run may be restarted after `status`; else ends the script.
+check_restart() {
+  local reason stalled crashes
   if [ "$status" = 0 ] && [ -z "$warned" ] && [ "$(size_of_log)" = "$log_size" ]; then
     say "the launcher reports success, but no rank has started"
     status=70
   fi
   # mpirun may return 0 although the ranks were stopped: MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
-  # that Slurm sent only to the ranks.
+  # that Slurm sent only to the ranks. With spare nodes, srun does not wait for all ranks.
   if [ "$status" = 0 ] && [ "$launcher" != srun ] && ! is_complete; then status=75; fi
+  if [ "$status" = 0 ] && [ -n "$wanted" ] && ! is_complete; then status=70; fi
   if [ "$status" = 0 ]; then
     say "done"
     exit 0
   fi
-  goes_on "$status" || give_up "$status" "the same command cannot resume after status $status (docs/exit-status.md); not submitted again"
+  goes_on "$status" || is_of_restart ||
+    give_up "$status" "the same command cannot resume after status $status (docs/exit-status.md); not submitted again"
   why_not_again
   if [ -n "$reason" ]; then
     say "status $status; not submitted again: $reason"
     exit "$status"
   fi
+  crash=
   if crashed "$status"; then crash=crash; fi
-  # One line per restart: the submission, the status, the newest checkpoint, the time, and `crash` if that was the cause.
   checkpoint=$(newest_checkpoint "$run_dir")
   mkdir -p "$run_dir"
   touch "$log" || give_up "$status" "cannot count restarts in $log; not submitted again"
@@ -345,9 +374,14 @@ finish() {
   crashes=$(awk -v job="$first_job" '$1 == job && $5 == "crash"' "$log" | wc -l)
   [ -z "$crash" ] || [ "$crashes" -lt "$crash_restarts" ] ||
     give_up "$status" "status $status: a rank crashed or ran out of memory again, after $crashes restarts for that reason (crash_restarts=$crash_restarts); not submitted again"
-  printf '%s %s %s %(%FT%T)T%s\n' "$first_job" "$status" "$checkpoint" -1 "${crash:+ crash}" >>"$log" ||
-    give_up "$status" "cannot count restarts in $log; not submitted again"
+}
+
+# record_restart WORD...: one line: the submission, the status, the newest checkpoint, the time, `crash` if that was the cause, and
+# the words that are not empty.
+record_restart() {
+  local word line
+  printf -v line '%s %s %s %(%FT%T)T' "$first_job" "$status" "$checkpoint" -1
+  for word in "$crash" "$@"; do line+=${word:+ $word}; done
+  echo "$line" >>"$log" || give_up "$status" "cannot count restarts in $log; not submitted again"
   say "status $status at checkpoint $checkpoint: restart $((restarts + 1)) of at most $max_restarts"
-  submit_again "$@" || say "cannot submit the job again ($ways_again); submit the same command again"
-  exit "$status"
 }

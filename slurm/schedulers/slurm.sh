@@ -24,6 +24,35 @@ read_allocation() {
   cores=${SLURM_CPUS_PER_TASK:-}
 }
 
+# --- spare nodes: see spares.sh ---
+
+# Slurm removes a dead node from a job that was submitted with --no-kill.
+allocated_nodes() {
+  local list
+  list=$(scontrol -o show job "$(job_name)" 2>/dev/null | sed -n 's/.* NodeList=\([^ ]*\) .*/\1/p') || true
+  scontrol show hostnames "${list:-${SLURM_JOB_NODELIST:-}}"
+}
+
+# A state that ends with * is that of a node that does not respond.
+unhealthy_nodes() {
+  sinfo -h -N -n "$(joined "$@")" -o '%N %T' 2>/dev/null | awk '$2 ~ /[*]|down|drain|fail|unk|error|inval/ { print $1 }' | sort -u || true
+}
+
+# The step of ranks that are lost with their node holds its resources until Slurm gives up the node; hence --overlap.
+answering_nodes() {
+  timeout 60 srun --overlap --mpi=none --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(joined "$@")" --wait=5 \
+    printenv SLURMD_NODENAME 2>/dev/null </dev/null || true
+}
+
+# With --no-kill a job stays when the node of its script dies. Slurm notices that after SlurmdTimeout.
+guard() {
+  # shellcheck disable=SC2016
+  srun --overlap --mpi=none --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist="$1" bash -c '
+    while sleep 10; do
+      [[ $(scontrol -o show node "$0" 2>/dev/null) != *" State=DOWN"* ]] || scontrol requeue "$1" || scancel "$1"
+    done' "$SLURMD_NODENAME" "$(job_name)" </dev/null >/dev/null 2>&1 &
+}
+
 # The program itself asks Slurm.
 seconds_left() { :; }
 
@@ -97,6 +126,7 @@ submit_again() {
   [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
   [ -z "${SLURM_JOB_QOS:-}" ] || options+=("--qos=$SLURM_JOB_QOS")
   [ -z "$element" ] || options+=("--array=$element")
+  [ -z "$wanted" ] || options+=(--no-kill)
   successor=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job sbatch "${options[@]}" "$0" "$@") || return 1
   say "submitted again as job $successor, which waits for this one to end"
 }

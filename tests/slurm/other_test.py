@@ -439,6 +439,11 @@ def the_number_of_ranks_is_required_where_it_is_unknown(folder):
         assert status == USAGE and "ranks_a_node='' " in output and not job.calls(), (status, output)
 
 
+def there_are_no_restarts_within_a_job(folder):
+    for scheduler in ALL:
+        check_not_submitted(Job(folder, scheduler, LOCKSTEP_SPARE_NODES="1").start(), USAGE, "has no restarts within a job")
+
+
 def the_scheduler_is_the_innermost(folder):
     """Flux may be started within a job of another scheduler."""
     slurm, pbs, lsf, flux = {"SLURM_JOB_ID": "1"}, {"PBS_JOBID": "2"}, {"LSB_JOBID": "3"}, {"FLUX_ENCLOSING_ID": "f4"}
@@ -459,4 +464,4 @@ if __name__ == "__main__":
                   a_run_of_real_ranks_stops_in_time_and_resumes, an_element_of_an_array_is_submitted_again_alone,
                   without_a_way_to_submit_the_user_is_told, a_machine_may_set_the_launcher,
                   an_interactive_job_launches_the_ranks, the_number_of_ranks_is_required_where_it_is_unknown,
-                  the_scheduler_is_the_innermost])
+                  there_are_no_restarts_within_a_job, the_scheduler_is_the_innermost])

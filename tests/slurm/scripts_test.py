@@ -17,7 +17,7 @@ def shellcheck_finds_nothing(folder):
         print("skipped: shellcheck_finds_nothing: no shellcheck here")
         return
     scripts = [path for pattern in ("*.sbatch", "*.sh", "machines/*.env", "schedulers/*.sh", "other/*") for path in SCRIPTS.glob(pattern)]
-    assert len(scripts) == 16, scripts
+    assert len(scripts) == 17, scripts
     command("shellcheck", "-x", *sorted(scripts))
 
 
@@ -162,6 +162,82 @@ def only_crashes_of_this_submission_count(folder):
         assert expected in done.stdout + done.stderr, (earlier, done)
 
 
+def settings_of_restarts_within_a_job_are_checked(folder):
+    for settings, status, expected in (({"SPARE_NODES": "2"}, 64, "spare_nodes=2 of 2 nodes"), ({"SPARE_NODES": "few"}, 64, "spare_nodes=few"),
+                                       ({"SPARE_NODES": "1", "MIN_NODES": "0"}, 64, "min_nodes=0"),
+                                       ({"SPARE_NODES": "1", "MIN_NODES": "2"}, 64, "min_nodes=2 (the ranks have 1 nodes)"),
+                                       ({}, 0, "2 nodes, 4 ranks on 0"), ({"SPARE_NODES": "1"}, 0, "1 nodes, 2 ranks on 1"),
+                                       ({"SPARE_NODES": "0"}, 0, "2 nodes, 4 ranks on 2")):
+        text = (f"source {SCRIPTS}/job.sh; load_machine {SCRIPTS}/machines/generic.env; run_dir=/nonexistent configuration=accumulate=1; guard() {{ :; }}; "
+                "allocated_nodes() { printf '%s\\n' n1 n2; }; reserve_spares; echo $nodes nodes, $tasks ranks on ${#chosen[@]}")
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "2",
+                                   **{f"LOCKSTEP_{name}": value for name, value in settings.items()}})
+        assert done.returncode == status and expected in done.stdout + done.stderr, (settings, done)
+
+
+def nodes_are_left_out_for_a_reason(folder):
+    """Of n1 to n5, of which n2 to n5 ran four ranks, each with its log."""
+    gone, late = "is gone (its node does not answer; last heard of in data)", "has been late for 60 s in data of step 7"
+    cases = (
+        # What the logs of the ranks say of a node, what Slurm knows, the earlier restarts of job 7, nodes for the ranks; left out, chosen
+        ("all names", {0: "n3", 2: "n3", 3: "n3"}, gone, "", "", 4, "n3", "n1 n2 n4 n5"),
+        ("a node that is cut off", {1: "n2"}, gone, "", "", 4, "", "n2 n3 n4 n5"),
+        ("Slurm", {}, gone, "unhealthy_nodes() { echo n2; }", "", 4, "n2", "n1 n3 n4 n5"),
+        ("a silent one", {}, gone, "answering_nodes() { printf '%s\\n' n1 n2 n3 n4; }", "", 4, "n5", "n1 n2 n3 n4"),
+        ("a silent spare", {0: "n3", 2: "n3", 3: "n3"}, gone, "answering_nodes() { printf '%s\\n' n2 n3 n4 n5; }", "", 4, "n3 n1", "none"),
+        ("a fewest number", {0: "n3", 2: "n3", 3: "n3"}, gone, "min_nodes=3; answering_nodes() { printf '%s\\n' n2 n4 n5; }", "", 4,
+         "n3 n1", "n2 n4 n5"),
+        ("no answer at all", {}, gone, "answering_nodes() { :; }", "", 4, "", "n2 n3 n4 n5"),
+        ("late once", {0: "n3", 2: "n3", 3: "n3"}, late, "", "8 70 none 2026-11-25T00:00:00 in-job named=n3", 4, "", "n2 n3 n4 n5"),
+        ("late twice", {0: "n3", 2: "n3", 3: "n3"}, late, "", "7 70 none 2026-11-25T00:00:00 in-job named=n2,n3", 4, "n3", "n1 n2 n4 n5"),
+        ("late without a spare", {0: "n3", 2: "n3", 3: "n3"}, late, "", "7 70 none 2026-11-25T00:00:00 in-job named=n3", 5, "",
+         "n1 n2 n3 n4 n5"),
+        ("slow", {0: "n4"}, "is slow: 2.0 times the median rank's; exclude it with --exclude=n4", "replace_slow=1", "", 4, "n4", "n1 n2 n3 n5"),
+        ("slow, not asked", {0: "n4"}, "is slow: 2.0 times the median rank's; exclude it with --exclude=n4", "", "", 4, "", "n2 n3 n4 n5"),
+    )
+    for i, (name, says, what, knows, before, wanted, left_out, chosen) in enumerate(cases):
+        run_dir = folder / str(i)
+        (run_dir / "log").mkdir(parents=True)
+        (run_dir / "restarts").write_text(before + "\n")
+        for rank in range(4):
+            host = says.get(rank)
+            (run_dir / "log" / f"rank-{rank:05}.log").write_text(
+                f"2026-11-25 09:59:59.999 E rank 3 (n5) {gone}\n2026-11-25 10:00:00.100 I rank {rank} of 4\n" +
+                (f"2026-11-25 10:30:00.000 E no progress: rank 1 ({host}, GPU-1) {what}; rank 3 (n5) waits\n" if host else ""))
+        text = (f"source {SCRIPTS}/job.sh; load_machine {SCRIPTS}/machines/generic.env; run_dir={run_dir} first_job=7 wanted={wanted}\n"
+                f"launched_at='2026-11-25 10:00:00' ranks_a_node=1 chosen=(n2 n3 n4 n5) newly_left_out=()\n"
+                "allocated_nodes() { printf '%s\\n' n1 n2 n3 n4 n5; }; unhealthy_nodes() { :; }; answering_nodes() { printf '%s\\n' \"$@\"; }\n"
+                f"{knows}\nchoose_nodes; leave_out_nodes; choose_nodes || chosen=(none); echo \"= ${{left_out[*]}} / ${{chosen[*]}}\"")
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_ID": "7"})
+        assert done.stdout.splitlines()[-1:] == [f"= {left_out} / {chosen}"], (name, done)
+
+
+def fewer_ranks_keep_the_global_batch(folder):
+    """Explicitly, if there is no checkpoint that has it."""
+    (folder / "checkpoints").mkdir()
+    for nodes, checkpoint, expected in ((4, False, "--batch-size 4 --lr 1"), (3, True, "--batch-size 4 --lr 1"),
+                                        (3, False, "--lr 1 --global-batch-size 64")):
+        (folder / "checkpoints" / "latest").unlink(missing_ok=True)
+        if checkpoint:
+            (folder / "checkpoints" / "latest").symlink_to("step-00000007.h5")
+        text = (f"source {SCRIPTS}/job.sh; run_dir={folder} wanted=4 nodes={nodes} training=(--batch-size 4 --lr 1); "
+                "configuration=$'batch-size=4\\nglobal-batch-size=0\\naccumulate=2'; global_batch=$(global_batch_of_options 8); "
+                "keep_global_batch; echo ${training[*]}")
+        assert command("bash", "-c", text).strip() == expected, (nodes, checkpoint)
+
+
+def only_a_free_lock_of_the_same_job_is_emptied(folder):
+    lock = folder / "lock"
+    for holder, held, expected in (("Slurm job 7", False, True), ("Slurm job 7", True, False), ("Slurm job 77", False, False)):
+        lock.write_text(f'{{"job":"{holder}","host":"node2"}}')
+        text = f"source {SCRIPTS}/job.sh; run_dir={folder}; free_lock; echo $?"
+        run = ["flock", lock] if held else []
+        assert command(*run, "bash", "-c", text, env={"SLURM_JOB_ID": "7"}).strip() == "0"
+        assert (lock.read_text() == "") == expected, (holder, held)
+
+
 def a_run_that_finished_earlier_is_not_complete(folder):
     """A finished run that continues with more epochs appends to its log."""
     log = folder / "log" / "rank-00000.log"
@@ -251,6 +327,7 @@ if __name__ == "__main__":
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
           a_resubmitted_job_has_the_same_options, a_run_that_finished_earlier_is_not_complete,
-          only_crashes_of_this_submission_count,
+          only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
+          fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing, a_scaling_report_shows_what_is_missing])

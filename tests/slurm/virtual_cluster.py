@@ -30,7 +30,7 @@ KILL_WAIT = 2  # seconds between SIGTERM and SIGKILL of a job that Slurm ends
 
 CONFIGURATION = """\
 ClusterName=virtual
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
@@ -82,9 +82,9 @@ def why_not():
     return None if probe.returncode == 0 else f"no namespaces for virtual nodes here ({probe.stderr.strip()})"
 
 
-def namespace():
+def namespace(*more):
     user = [] if os.getuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
-    return ["unshare", *user, "--uts", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
+    return ["unshare", *user, *more, "--uts", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
 
 
 def free_ports(count):
@@ -149,6 +149,7 @@ class VirtualCluster:
 
     def __init__(self, folder, dies_with_us=False):
         self.dies_with_us = dies_with_us
+        self.network = None  # a VirtualNetwork, which this process must have entered; None: all nodes share this machine's loopback
         self.node_timeout = 60  # seconds; on a busy machine a live node may get no CPU time for a while
         self.folder = pathlib.Path(folder).resolve()
         assert len(str(self.folder)) <= 60, f"{self.folder} is too long for a socket's name (60 characters at most)"
@@ -156,11 +157,12 @@ class VirtualCluster:
 
     def environment(self):
         """The environment in which a user's shell can use this cluster, and Open MPI on it."""
+        interface = self.network.INTERFACE if self.network else "lo"
         return {"SLURM_CONF": str(self.configuration), "PATH": SBIN,
                 "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_osc": "^ucx",
                 "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-                "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo",
+                "OMPI_MCA_btl_tcp_if_include": interface, "OMPI_MCA_oob_tcp_if_include": interface,
                 "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
                 "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_orte_tmpdir_base": str(self.folder / "tmp")}
 
@@ -209,12 +211,15 @@ class VirtualCluster:
         for kind in ("spool", "tmp"):  # remains of a dead node would break the next step with the same number
             shutil.rmtree(self.folder / f"{kind}-{node}", ignore_errors=True)
             (self.folder / f"{kind}-{node}").mkdir()
-        inside = (f"hostname {node}; mount -t tmpfs -o mode=1777 shm /dev/shm; {self._slurmd(node)} & "
+        connect, own = ("", ()) if self.network is None else (self.network.setup(node) + "; ", ("--net",))
+        inside = (f"{connect}hostname {node}; mount -t tmpfs -o mode=1777 shm /dev/shm; {self._slurmd(node)} & "
                   "while :; do sleep 1000 & wait; done")
         # Each node assumes that it has the whole machine; with one core each, the nodes share the cores evenly.
         cores = sorted(os.sched_getaffinity(0))
         core = cores[NODES.index(node) % len(cores)]
-        self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(), "bash", "-c", inside])
+        self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(*own), "bash", "-c", inside])
+        if self.network:
+            self.network.attach(node, self._running(node))
 
     def configure(self, name, seconds):
         """Changes a setting of slurm.conf."""
@@ -292,10 +297,14 @@ class VirtualCluster:
     def _configure(self):
         port = free_ports(len(NODES) + 1)
         user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
-        text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], port=port, user=user, folder=self.folder,
-                                    node_timeout=self.node_timeout, kill_wait=KILL_WAIT)
+
+        def address(node=None):
+            return self.network.address(node) if self.network else "127.0.0.1"
+
+        text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], address=address(), port=port, user=user,
+                                    folder=self.folder, node_timeout=self.node_timeout, kill_wait=KILL_WAIT)
         for i, node in enumerate(NODES, 1):
-            text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
+            text += f"NodeName={node} NodeHostname={node} NodeAddr={address(node)} Port={port + i} CPUs=8 RealMemory=4000\n"
         self.configuration.write_text(text)
         # Nothing here uses control groups, but Slurm would look for the system's, which a container may lack.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")

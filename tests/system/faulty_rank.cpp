@@ -6,10 +6,16 @@
 //   flip   after the WHENth MPI_Waitall, a bit of the last reduced buffer is flipped
 //   spoil  a bit of the result of the WHENth MPI_Iallreduce is flipped
 //   lose   the rank is killed in its WHENth MPI_Iallreduce; on the others, waits fail from then on
+//   exit   the rank exits with status 0 in its WHENth MPI_Iallreduce
+//   throw  its WHENth MPI_Iallreduce throws an exception
+//   memory the rank runs out of memory in its WHENth MPI_Iallreduce
+//   block  its WHENth MPI_Iallreduce never returns
+//   hang   its WHENth execution of one of oneDNN's primitives never ends
 //   slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +25,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -96,6 +104,25 @@ Reduction& reduction() {
   return state;
 }
 
+[[noreturn]] void sleep_forever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+/// Allocates until operator new throws, within an address space of 4 GiB.
+[[noreturn]] void run_out_of_memory() {
+  const rlimit limit{.rlim_cur = rlim_t{4} << 30U, .rlim_max = rlim_t{4} << 30U};
+  setrlimit(RLIMIT_AS, &limit);
+  std::vector<std::vector<char>> blocks;
+  for (;;) blocks.emplace_back().reserve(std::size_t{64} << 20U);  // reserved pages are not used
+}
+
+void fail_before_reduction() {
+  if (is("exit")) std::_Exit(0);
+  if (is("throw")) throw std::runtime_error("a planted exception");
+  if (is("memory")) run_out_of_memory();
+  if (is("block")) sleep_forever();
+}
+
 bool completes_spoiled_reduction(int count, const MPI_Request requests[]) {
   const Reduction& state = reduction();
   return state.spoiled != nullptr &&
@@ -120,8 +147,9 @@ int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI
                    MPI_Comm comm, MPI_Request* request) {
   Reduction& state = reduction();
   state.buffer = to;
+  if (++state.started == fault().when) fail_before_reduction();
   const int result = PMPI_Iallreduce(from, to, count, type, op, comm, request);
-  if (++state.started != fault().when) return result;
+  if (state.started != fault().when) return result;
   if (is("lose")) kill(getpid(), SIGKILL);
   state.peer_is_lost = job_has("lose");
   if (is("spoil")) {
@@ -169,9 +197,11 @@ int dnnl_primitive_execute(const void* primitive, void* stream, int count, const
   using Execute = int (*)(const void*, void*, int, const void*);
   static const auto execute = next<Execute>("dnnl_primitive_execute");
   static long executed = 0;
+  ++executed;
+  if (is("hang") && executed == fault().when) sleep_forever();
   const Clock::time_point begin = Clock::now();
   const int result = execute(primitive, stream, count, args);
-  if (is("slow") && ++executed >= fault().when) {
+  if (is("slow") && executed >= fault().when) {
     const Clock::time_point end = Clock::now();
     while (Clock::now() < end + (fault().how - 1) * (end - begin)) {
     }
