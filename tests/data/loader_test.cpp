@@ -48,6 +48,25 @@ LoaderOptions options_for(const Dataset& dataset) {
 }
 
 /// A plan of `epochs` epochs in batches of 8; the last batch of an epoch is short.
+/// Each read waits until release().
+class HeldDataset final : public Dataset {
+ public:
+  explicit HeldDataset(const Dataset& inner) : inner_(inner) {}
+  [[nodiscard]] const DatasetInfo& info() const noexcept override { return inner_.info(); }
+  void read(std::int64_t index, RawSample& sample) const override {
+    released_.wait(false);
+    inner_.read(index, sample);
+  }
+  void release() const {
+    released_ = true;
+    released_.notify_all();
+  }
+
+ private:
+  const Dataset& inner_;
+  mutable std::atomic<bool> released_ = false;
+};
+
 BatchPlan plan_of(std::int64_t epochs) {
   return [epochs](std::int64_t n) -> std::optional<BatchRequest> {
     constexpr std::int64_t batches = (samples + 7) / 8;
@@ -397,15 +416,15 @@ BOOST_AUTO_TEST_CASE(a_returned_batch_is_not_touched_until_the_next_call) {
 
 BOOST_AUTO_TEST_CASE(the_caller_may_do_something_else_while_a_batch_is_not_ready) {
   const Fixture fixture;
-  std::atomic<bool> may_plan = false;
-  LoaderOptions options = options_for(*fixture.dataset);
+  const HeldDataset held(*fixture.dataset);
+  LoaderOptions options = options_for(held);
   options.threads = 1;
-  const auto loader = make_loader(*fixture.dataset, options, [&](std::int64_t n) {
-    while (!may_plan) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return plan_of(3)(n);
-  });
+  const auto loader = make_loader(held, options, plan_of(3));
   int calls = 0;
-  BOOST_TEST(loader->next([&] { may_plan = ++calls >= 3; }).has_value());
+  const auto batch = loader->next([&] {
+    if (++calls == 3) held.release();
+  });
+  BOOST_TEST(batch.has_value());
   BOOST_TEST(calls >= 3);
 
   options.threads = 0;
