@@ -134,6 +134,15 @@ def try_fault(folder, fault, rank):
     return [fault.kind, rank, " ".join(words[1:2] + words[4:]), f"{seconds:.1f} s", max(0, last - resumed), line.strip()[:150]]
 
 
+def until_all_nodes_work(folder):
+    """Slurm may call a node idle that has just started, when the others cannot yet reach it."""
+    CLUSTER.until_idle()
+    run = train_args(data_of(folder), folder / "run-check", "--max-steps", 1)
+    until(lambda: re.search("finished at step|nothing to do",
+                            command("srun", f"--nodes={len(NODES)}", "--ntasks-per-node=1", "--mpi=pmix", LOCKSTEP, *run, expect=None)),
+          lambda: "no run on all nodes\n" + command("sinfo", "-N", "-l"))
+
+
 def faults_of_every_kind_are_survived(folder):
     chosen = [fault for fault in TABLE if fault.kind in KINDS] if KINDS else TABLE
     data_of(folder)
@@ -153,7 +162,7 @@ def faults_of_every_kind_are_survived(folder):
     for case in cases:
         if case[0].kind in OF_NODES:
             attempt(case)
-            CLUSTER.until_idle()
+            until_all_nodes_work(folder)
     print("\nfault | rank | status, restart | seconds until it was resumed | repeated steps | named as")
     for case in cases:
         if case in rows:

@@ -54,7 +54,9 @@ class VirtualNetwork:
             assert time.monotonic() < deadline, f"{node} has no network namespace"
             time.sleep(0.01)
         subprocess.run(["ip", "link", "del", f"port-{node}"], capture_output=True, env={**os.environ, "PATH": PATH})  # of an earlier life
-        _ip(f"link add port-{node} type veth peer name eth0 netns {pid}")
+        # With the address of its earlier life, which the other nodes remember.
+        hardware = f"02:00:00:00:00:{int(self.address(node).rpartition('.')[2]):02x}"
+        _ip(f"link add port-{node} type veth peer name eth0 address {hardware} netns {pid}")
         _ip(f"link set port-{node} master eth0 up")
 
     def cut(self, node):
