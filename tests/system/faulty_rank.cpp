@@ -6,6 +6,7 @@
 //   flip   after the WHENth MPI_Waitall, a bit of the last reduced buffer is flipped
 //   spoil  a bit of the result of the WHENth MPI_Iallreduce is flipped
 //   lose   the rank is killed in its WHENth MPI_Iallreduce; on the others, waits fail from then on
+//   signal the rank gets the signal with number HOW in its WHENth MPI_Iallreduce
 //   exit   the rank exits with status 0 in its WHENth MPI_Iallreduce
 //   throw  its WHENth MPI_Iallreduce throws an exception
 //   memory the rank runs out of memory in its WHENth MPI_Iallreduce
@@ -117,6 +118,7 @@ Reduction& reduction() {
 }
 
 void fail_before_reduction() {
+  if (is("signal")) kill(getpid(), static_cast<int>(fault().how));
   if (is("exit")) std::_Exit(0);
   if (is("throw")) throw std::runtime_error("a planted exception");
   if (is("memory")) run_out_of_memory();
