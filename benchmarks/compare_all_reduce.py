@@ -16,7 +16,7 @@ import time
 from harness import CORES, arguments, busy_seconds, comparison, write
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "system"))
-from virtual_nodes import VirtualNodes, why_not  # noqa: E402
+from virtual_nodes import VirtualNodes, link_bytes_per_second, why_not  # noqa: E402
 
 VARIABLE = "OMPI_MCA_coll_libnbc_iallreduce_algorithm"
 # --allreduce, and the value of Open MPI's variable.
@@ -76,12 +76,6 @@ def row(program, nodes, ranks_per_node, name, step_options, reduced):
         "step_exposed_communication_seconds": step["exposed_communication_seconds"],
         "share_of_all_reduce_hidden": round(1 - step["exposed_communication_seconds"] / reduced["all_reduce"], 3),
         "megabytes_sent_in_a_step_by_node": [round(bytes / 1e6, 1) for bytes in sent], "sent_max_to_mean": round(max(sent) / statistics.mean(sent), 3)}
-
-
-def link_bytes_per_second(rate):
-    """What TCP gets of a link: 1,448 bytes of values in a frame of 1,514."""
-    factor = {"mbit": 1e6, "gbit": 1e9}[rate[-4:]]
-    return float(rate[:-4]) * factor / 8 * 1448 / 1514
 
 
 def main():

@@ -15,8 +15,8 @@ import sys
 import tempfile
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent), str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "system")]
-from harness import CORES, arguments, comparison, write  # noqa: E402
-from virtual_nodes import SETTINGS, VirtualNodes, why_not  # noqa: E402
+from harness import CORES, arguments, bench_step, comparison, write  # noqa: E402
+from virtual_nodes import SETTINGS, VirtualNodes, link_bytes_per_second, why_not  # noqa: E402
 
 CASES = ["2x1", "4x1", "8x1", "4x2"]
 MODES = ["none", "grad", "full", "hybrid"]
@@ -30,8 +30,7 @@ class Bench:
     def __init__(self, options):
         self.lockstep, self.rate = options.lockstep, options.rate
         self.model = ["--model", options.model, "--image-size", options.image_size, "--batch-size", options.batch_size]
-        self.step = [options.lockstep, "bench", "step", *self.model, "--threads", "1", "--device", "cpu", "--input", "batch",
-                     "--no-deterministic", "--json"]
+        self.step = [*bench_step(options.lockstep, threads=1, device="cpu", input="batch"), *self.model, "--no-deterministic"]
 
     def images_per_second(self, ranks):
         """Of one of `ranks` processes that compute at once and exchange nothing."""
@@ -67,11 +66,6 @@ def between(count, ranks_per_node, rate, command):
     if status != 0:
         sys.exit(f"{command}: status {status}\n{output}")
     return last_json(output)
-
-
-def link_bytes_per_second(rate):
-    """What TCP gets of a link: 1,448 bytes of values in a frame of 1,514."""
-    return float(rate[:-4]) * {"mbit": 1e6, "gbit": 1e9}[rate[-4:]] / 8 * 1448 / 1514
 
 
 def calibrate(bench):

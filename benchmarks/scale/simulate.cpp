@@ -26,12 +26,10 @@ namespace {
 struct Settings {
   int nodes = 1;
   int ranks_per_node = 1;
-  int shard_group = 1;
   double link = 0;        ///< bytes per second of a node, in each direction
   double local_link = 0;  ///< bytes per second of a rank within its node
   double latency = 0;     ///< seconds of a message
   double host_ns = 0;     ///< computation per byte sent and byte received
-  double poll = 0;        ///< seconds of computation between calls that progress messages
   int cores = 0;          ///< that all nodes share; 0: each rank has its own
   int steps = 3;
   std::size_t piece = 0;  ///< values of the largest message
@@ -54,13 +52,14 @@ struct Action {
 struct Plan {
   std::vector<Action> actions;
   int collectives = 0;
+  int shard_group = 1;
 };
 
-Plan read_plan(const nlohmann::json& rows, const std::string& shard, double bucket_mb) {
+Plan read_plan(const nlohmann::json& rows, const std::string& shard) {
   for (const auto& row : rows) {
     if (row.at("shard") != shard) continue;
-    if (bucket_mb > 0 && row.at("bucket_mb") != bucket_mb) continue;
     Plan plan;
+    plan.shard_group = row.at("shard_group");
     for (const auto& each : row.at("plan")) {
       Action action;
       if (each.contains("compute")) {
@@ -99,8 +98,8 @@ struct Place {
   std::string name;        ///< of the set's ranks on this node
 };
 
-Place place_of(int rank, Action::Ranks ranks, const Settings& settings) {
-  const int size = ranks == Action::Ranks::all ? settings.ranks() : settings.shard_group;
+Place place_of(int rank, Action::Ranks ranks, const Settings& settings, int shard_group) {
+  const int size = ranks == Action::Ranks::all ? settings.ranks() : shard_group;
   const int first = ranks == Action::Ranks::replicas ? rank % size : rank / size * size;
   const int stride = ranks == Action::Ranks::replicas ? size : 1;
   const int count = ranks == Action::Ranks::replicas ? settings.ranks() / size : size;
@@ -147,9 +146,7 @@ class Rank {
   void perform(const Action& action) {
     switch (action.kind) {
       case Action::Kind::compute:
-        is_computing_ = true;
         compute(action.seconds);
-        is_computing_ = false;
         break;
       case Action::Kind::wait:
         wait(action.collective);
@@ -178,7 +175,7 @@ class Rank {
   /// All started collectives exchange messages at the same time.
   void start(const Action& action) {
     std::optional<Place>& place = places_[static_cast<std::size_t>(action.ranks)];
-    if (!place) place = place_of(rank_, action.ranks, world_.settings);
+    if (!place) place = place_of(rank_, action.ranks, world_.settings, world_.plan.shard_group);
     sg::Actor::create("collective", sg::this_actor::get_host(), [this, &action, &place] {
       if (action.after >= 0) wait(action.after);
       communicate(action, *place);
@@ -260,7 +257,6 @@ class Rank {
         continue;
       }
       --receiving;
-      await_poll();
       compute(1e-9 * world_.settings.host_ns * static_cast<double>(plan.receives[receive].count) *
               4);
       received[receive] = true;
@@ -270,13 +266,6 @@ class Rank {
 
   static std::size_t index(const Message& message) {
     return static_cast<std::size_t>(message.peer);
-  }
-  /// Messages progress only in calls, which computation makes every `poll` seconds.
-  void await_poll() const {
-    const double poll = world_.settings.poll;
-    if (poll <= 0 || !is_computing_) return;
-    const double now = sg::Engine::get_clock();
-    sg::this_actor::sleep_for(poll * std::ceil(now / poll) - now);
   }
   sg::Mailbox* mailbox(int collective, int from, int to) {
     sg::Mailbox*& found = mailboxes_[{collective, from, to}];
@@ -289,7 +278,6 @@ class Rank {
 
   World& world_;
   int rank_;
-  bool is_computing_ = false;
   std::array<std::optional<Place>, 3> places_;  ///< by Action::Ranks
   std::vector<sg::SemaphorePtr> done_;
   std::map<std::array<int, 3>, sg::Mailbox*> mailboxes_;
@@ -326,7 +314,6 @@ struct Arguments {
   std::string file;
   std::string shard;
   std::string schedule;
-  double bucket_mb = 0;
   double link_mb = 0;
   double local_mb = 0;
   double piece_kib = 0;
@@ -340,15 +327,11 @@ po::options_description describe(Arguments& arguments, Settings& settings) {
   add("help", "show the options");
   add("plans", po::value(&arguments.file)->required(), "of lockstep scale --json --plans");
   add("shard", po::value(&arguments.shard)->default_value("none"), "row of the plans");
-  add("bucket-mb", po::value(&arguments.bucket_mb)->default_value(0),
-      "row of the plans; 0: the first");
   add("link", po::value(&arguments.link_mb)->required(), "MB/s of a node's links");
   add("local-link", po::value(&arguments.local_mb)->default_value(450000),
       "MB/s of a rank in its node");
   add("latency", po::value(&settings.latency)->default_value(5e-6), "seconds of a message");
   add("host-ns-per-byte", po::value(&settings.host_ns)->default_value(0), "as in lockstep scale");
-  add("poll", po::value(&settings.poll)->default_value(0),
-      "seconds between calls that progress messages; 0: always");
   add("cores", po::value(&settings.cores)->default_value(0), "that all ranks share; 0: own ones");
   add("schedule", po::value(&arguments.schedule)->default_value("halving"), "halving or ring");
   add("piece-kib", po::value(&arguments.piece_kib)->default_value(60), "largest message");
@@ -374,14 +357,12 @@ bool read(int argc, char** argv, World& world) {
   const auto json = nlohmann::json::parse(std::ifstream(arguments.file));
   settings.nodes = json.at("nodes");
   settings.ranks_per_node = json.at("ranks_per_node");
-  settings.shard_group =
-      arguments.shard == "hybrid" ? json.at("shard_group").get<int>() : settings.ranks();
   settings.link = 1e6 * arguments.link_mb;
   settings.local_link = 1e6 * arguments.local_mb;
   settings.piece = static_cast<std::size_t>(arguments.piece_kib * 256);
   settings.part = (std::size_t{16} << 20) / sizeof(float);
   settings.schedule = arguments.schedule == "ring" ? BlockSchedule::ring : BlockSchedule::halving;
-  world.plan = read_plan(json.at("rows"), arguments.shard, arguments.bucket_mb);
+  world.plan = read_plan(json.at("rows"), arguments.shard);
   return true;
 }
 

@@ -161,10 +161,6 @@ struct Row {
   StepPlan plan;
 };
 
-int shard_group(const Config& config, const Cluster& cluster) {
-  return config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : cluster.ranks();
-}
-
 /// All modes that make a difference on this cluster, then other bucket sizes.
 std::vector<Row> predict(const ScaleArguments& arguments, const Graph& graph,
                          const Cluster& cluster) {
@@ -176,7 +172,7 @@ std::vector<Row> predict(const ScaleArguments& arguments, const Graph& graph,
     StepPlan plan =
         plan_step(config, graph,
                   {.ranks = cluster.ranks(), .images_per_second = arguments.images_per_second});
-    const PredictedStep time = predict_step(plan, cluster, shard_group(config, cluster));
+    const PredictedStep time = predict_step(plan, cluster);
     rows.push_back({.mode = std::string(to_string(mode)),
                     .bucket_mb = mode == ShardMode::none ? bucket_mb : 0,
                     .time = time,
@@ -275,7 +271,6 @@ nlohmann::ordered_json json_of(const ScaleArguments& arguments, const Cluster& c
   nlohmann::ordered_json json{{"predicted", true},
                               {"nodes", cluster.nodes},
                               {"ranks_per_node", cluster.ranks_per_node},
-                              {"shard_group", arguments.config.shard_group},
                               {"rows", nlohmann::ordered_json::array()}};
   for (const Row& row : rows) {
     json["rows"].push_back({{"shard", row.mode},
@@ -285,7 +280,9 @@ nlohmann::ordered_json json_of(const ScaleArguments& arguments, const Cluster& c
                             {"compute_seconds", row.time.compute},
                             {"exposed_communication_seconds", row.time.exposed()},
                             {"efficiency", row.time.efficiency()}});
-    if (arguments.plans) json["rows"].back()["plan"] = json_of(row.plan);
+    if (!arguments.plans) continue;
+    json["rows"].back()["shard_group"] = row.plan.shard_group;
+    json["rows"].back()["plan"] = json_of(row.plan);
   }
   return json;
 }

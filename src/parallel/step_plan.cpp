@@ -45,6 +45,8 @@ double bytes_of(ElementType type) {
 /// Appends actions.
 class Planner final {
  public:
+  explicit Planner(int shard_group) { plan_.shard_group = shard_group; }
+
   void compute(double seconds) {
     plan_.actions.push_back({.kind = StepAction::Kind::compute, .seconds = seconds});
   }
@@ -77,7 +79,7 @@ struct MicroStep {
 
 StepPlan replicated_step(const Config& config, const Graph& graph, int ranks,
                          const MicroStep& micro) {
-  Planner planner;
+  Planner planner(ranks);
   for (std::int64_t i = 0; i + 1 < config.accumulate; ++i)
     planner.compute(micro.forward + micro.backward);
   planner.compute(micro.forward);
@@ -104,11 +106,10 @@ StepPlan replicated_step(const Config& config, const Graph& graph, int ranks,
 class ShardedStep final {
  public:
   ShardedStep(const Config& config, const Graph& graph, int ranks, const MicroStep& micro)
-      : config_(config), micro_(micro) {
-    const bool is_hybrid = config.shard == ShardMode::hybrid;
-    const int size = is_hybrid ? static_cast<int>(config.shard_group) : ranks;
+      : config_(config), micro_(micro), planner_(group_size(config, ranks)) {
+    const int size = group_size(config, ranks);
     if (ranks > size) share_of_rank_ = 1.0 / size;
-    gathers_always_ = config.shard == ShardMode::full || is_hybrid;
+    gathers_always_ = config.shard == ShardMode::full || config.shard == ShardMode::hybrid;
     const ArenaLayout layout = layout_of(config, graph, size);
     const std::vector<double> shares = backward_shares(graph);
     const double gathered = parameter_type(config) == Precision::fp32 ? 4 : 2;
@@ -140,6 +141,9 @@ class ShardedStep final {
     int gather = -1;
   };
 
+  [[nodiscard]] static int group_size(const Config& config, int ranks) {
+    return config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks;
+  }
   void gather(Unit& unit) {
     unit.gather = planner_.start(StepCollective::all_gather, StepRanks::group, unit.gathered_bytes);
   }

@@ -61,7 +61,7 @@ double scatter_seconds(const Cluster& cluster, const RankSet& set, double bytes)
          std::max({network, local, host_seconds(cluster, set, bytes)});
 }
 
-PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster, int shard_group) {
+PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster) {
   std::vector<double> ends(static_cast<std::size_t>(plan.collectives) + 1);
   double network_free = 0;  // end of the last collective between nodes
   double nodes_free = 0;    // and of the last one within nodes
@@ -76,7 +76,7 @@ PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster, int sha
         now = std::max(now, end);
         break;
       case StepAction::Kind::start: {
-        const RankSet set = set_of(action.ranks, cluster, shard_group);
+        const RankSet set = set_of(action.ranks, cluster, plan.shard_group);
         const double passes = action.what == StepCollective::all_reduce ? 2 : 1;
         double& free = set.nodes > 1 ? network_free : nodes_free;
         const double dependency =
@@ -93,11 +93,9 @@ PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster, int sha
 
 PredictedStep predict_step(const Config& config, const Graph& graph, const Cluster& cluster,
                            double images_per_second) {
-  const StepPlan plan =
-      plan_step(config, graph, {.ranks = cluster.ranks(), .images_per_second = images_per_second});
-  const int group =
-      config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : cluster.ranks();
-  return predict_step(plan, cluster, group);
+  return predict_step(
+      plan_step(config, graph, {.ranks = cluster.ranks(), .images_per_second = images_per_second}),
+      cluster);
 }
 
 }  // namespace lockstep

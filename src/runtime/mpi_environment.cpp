@@ -41,8 +41,8 @@ void start_alone() {
 }
 
 /// Open MPI's own choice lets the kernel grow the buffer of each TCP connection to megabytes.
-/// Values for the next round then wait behind those, on the link and in its switch: 102 MB among 8
-/// nodes took 1.2 to 1.9 times the optimum with growing buffers, and 1.1 to 1.2 times with this.
+/// Values for the next round then wait behind those, on the link and in its switch; see
+/// docs/communication.md.
 void limit_send_buffers() {
   ::setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", 0);
 }

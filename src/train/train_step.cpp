@@ -102,13 +102,24 @@ std::size_t TrainStep::activation_bytes() const noexcept {
 }
 
 void TrainStep::load_next() {
+  // An error of a reduction is none of the data.
+  std::exception_ptr failure;
+  const auto progress = [&] {
+    if (failure != nullptr) return;
+    try {
+      state_.progress();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
   try {
-    batch_ = loader_.next([this] { state_.progress(); });
+    batch_ = loader_.next(progress);
     if (batch_ && batch_->batch.pixels.data != nullptr) engine_.prefetch(batch_->batch);
   } catch (const Error& error) {
     batch_.reset();
     data_error_ = error;
   }
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 Program& TrainStep::program_for(std::int64_t batch_size) noexcept {

@@ -158,6 +158,25 @@ class Run final {
   std::optional<RunSaver> saver_;
 };
 
+/// A save is due when `interval` has passed since the last one, and not before.
+void check_interval(Run& run, std::chrono::milliseconds interval) {
+  bool is_timely = false;
+  // Repeats a save that took as long as the interval.
+  for (std::int64_t step = 1; step <= 20 && !is_timely; ++step) {
+    std::this_thread::sleep_for(interval);
+    BOOST_TEST(run.saver().is_due(step) == (world->rank() == 0));
+    const auto begin = std::chrono::steady_clock::now();
+    run.start_save(step);
+    run.deliver_all();
+    run.saver().report();
+    const bool is_due = run.saver().is_due(step + 1);
+    is_timely = std::chrono::steady_clock::now() - begin < interval;
+    if (is_timely) BOOST_TEST(!is_due);
+  }
+  BOOST_TEST(is_timely);
+  run.saver().save_and_wait(Run::at(21));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_last_save_is_reported_before_the_next_one_begins) {
@@ -204,42 +223,13 @@ BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_requested_when_it_can_star
 }
 
 BOOST_AUTO_TEST_CASE(the_interval_begins_again_at_each_save) {
-  constexpr auto interval = std::chrono::milliseconds(500);
   Run run(ShardMode::none, {.steps = 0, .seconds = 0.5});
-  bool is_timely = false;
-  // Repeats a save that took as long as the interval.
-  for (std::int64_t step = 1; step <= 20 && !is_timely; ++step) {
-    std::this_thread::sleep_for(interval);
-    BOOST_TEST(run.saver().is_due(step) == (world->rank() == 0));
-    const auto begin = std::chrono::steady_clock::now();
-    run.start_save(step);
-    run.deliver_all();
-    run.saver().report();
-    const bool is_due = run.saver().is_due(step + 1);
-    is_timely = std::chrono::steady_clock::now() - begin < interval;
-    if (is_timely) BOOST_TEST(!is_due);
-  }
-  BOOST_TEST(is_timely);
-  run.saver().save_and_wait(Run::at(21));
+  check_interval(run, std::chrono::milliseconds(500));
 }
 
 BOOST_AUTO_TEST_CASE(the_automatic_interval_begins_at_the_last_save) {
-  constexpr auto interval = std::chrono::milliseconds(500);
   Run run(ShardMode::none, {.automatic = true}, {.schedule = {.shortest = 0.5}});
-  bool is_timely = false;
-  for (std::int64_t step = 1; step <= 20 && !is_timely; ++step) {
-    std::this_thread::sleep_for(interval);
-    BOOST_TEST(run.saver().is_due(step) == (world->rank() == 0));
-    const auto begin = std::chrono::steady_clock::now();
-    run.start_save(step);
-    run.deliver_all();
-    run.saver().report();
-    const bool is_due = run.saver().is_due(step + 1);
-    is_timely = std::chrono::steady_clock::now() - begin < interval;
-    if (is_timely) BOOST_TEST(!is_due);
-  }
-  BOOST_TEST(is_timely);
-  run.saver().save_and_wait(Run::at(21));
+  check_interval(run, std::chrono::milliseconds(500));
   if (world->rank() == 0) BOOST_TEST(run.logged("saves every 0.0 min (a save delays") == 1);
 }
 

@@ -87,6 +87,12 @@ std::vector<float> random_values(std::size_t count, int rank) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(messages_are_short_enough_to_be_sent_at_once) {
+  constexpr std::size_t eager_limit = 65536;  // Open MPI's for TCP
+  constexpr std::size_t header = 1024;        // more than any has
+  BOOST_TEST(MessageCommunicatorOptions{}.piece_bytes + header <= eager_limit);
+}
+
 BOOST_AUTO_TEST_CASE(all_kinds_pass_the_suite) {
   for_each_kind([](const Messages& messages) {
     test::check_communicator(messages.comm, {0, 1, 2, 3, 17, 1000, 20003});

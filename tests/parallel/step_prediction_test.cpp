@@ -43,6 +43,24 @@ BOOST_AUTO_TEST_CASE(collectives_take_the_time_of_their_bytes) {
   BOOST_TEST(scatter_seconds(late, all_ranks(late), 1) == 4.0, boost::test_tools::tolerance(1e-6));
 }
 
+BOOST_AUTO_TEST_CASE(cpu_ranks_compute_for_what_they_send) {
+  const Cluster cluster{.nodes = 4,
+                        .ranks_per_node = 2,
+                        .node_rate = 1e9,
+                        .local_rate = 100,
+                        .host_seconds_per_byte = 0.01};
+  BOOST_TEST(host_seconds(cluster, all_ranks(cluster), 800) == 7.0);  // 3 between nodes, 4 within
+  BOOST_TEST(scatter_seconds(cluster, all_ranks(cluster), 800) == 7.0);
+  StepPlan plan{.actions = {{.kind = StepAction::Kind::start, .bytes = 800},
+                            {.kind = StepAction::Kind::compute, .seconds = 20},
+                            {.kind = StepAction::Kind::wait}},
+                .collectives = 1};
+  BOOST_TEST(predict_step(plan, cluster).total == 34.0);
+  Cluster gpus = cluster;
+  gpus.host_seconds_per_byte = 0;
+  BOOST_TEST(predict_step(plan, gpus).total == 20.0);
+}
+
 BOOST_AUTO_TEST_CASE(sets_of_ranks_share_a_nodes_links) {
   const Cluster cluster{.nodes = 4, .ranks_per_node = 8, .node_rate = 100, .local_rate = 1e9};
   // Groups of one node use no link. All eight ranks of a node then reduce an eighth of the values
@@ -89,7 +107,7 @@ BOOST_AUTO_TEST_CASE(buckets_agree_with_a_simulation_of_the_network) {
     for (int i = 0; i < plan.collectives; ++i)
       plan.actions.push_back({.kind = StepAction::Kind::wait, .collective = i});
     BOOST_TEST_CONTEXT(each.gbits << " Gbit/s, " << each.nodes << " nodes") {
-      BOOST_TEST(predict_step(plan, cluster, 1).total == each.simulated,
+      BOOST_TEST(predict_step(plan, cluster).total == each.simulated,
                  boost::test_tools::tolerance(0.015));
     }
   }

@@ -54,6 +54,11 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
+def link_bytes_per_second(rate):
+    """What TCP gets of a link of this rate: 1,448 bytes of values in a frame of 1,514."""
+    return float(rate[:-4]) * {"mbit": 1e6, "gbit": 1e9}[rate[-4:]] / 8 * 1448 / 1514
+
+
 def address(node):
     return f"10.77.0.{node + 1}"
 

@@ -4,11 +4,13 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "stepped_communicator.hpp"
 #include "train_rig.hpp"
 
 #include <memory>
+#include <string>
 
 using namespace lockstep;
 using Rig = lockstep::test::TrainRig;
@@ -73,13 +75,17 @@ class NeverReady final : public ForwardingCommunicator {
  public:
   explicit NeverReady(Communicator& inner) : ForwardingCommunicator(inner) {}
   [[nodiscard]] int tests() const noexcept { return tests_; }
+  /// From now on test() fails.
+  void fail() noexcept { fails_ = true; }
   bool test(Request& request) override {
+    if (fails_) throw Error(ExitStatus::internal, "planted");
     if (!request.done()) ++tests_;
     return request.done();
   }
 
  private:
   int tests_ = 0;
+  bool fails_ = false;
 };
 
 void expect_exposed_below(double most, ShardMode mode, double part) {
@@ -117,6 +123,19 @@ BOOST_AUTO_TEST_CASE(reductions_progress_while_a_batch_is_loaded) {
     rig.run();
     BOOST_TEST(tests > 0, "--shard " << static_cast<int>(mode));
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_of_a_reduction_while_a_batch_is_loaded_is_none_of_the_data) {
+  NeverReady comm(*world);
+  bool steps = false;
+  Rig rig(comm, {.bucket_bytes = 60e3, .before_batch = [&](auto meanwhile) {
+                   if (steps) comm.fail();
+                   meanwhile();
+                 }});
+  steps = true;
+  BOOST_CHECK_EXCEPTION((void)rig.run(), Error,
+                        [](const Error& error) { return std::string(error.what()) == "planted"; });
+  BOOST_TEST(!rig.step().data_error().has_value());
 }
 
 int main(int argc, char** argv) {

@@ -30,6 +30,7 @@ struct StepAction {
 struct StepPlan {
   std::vector<StepAction> actions;
   int collectives = 0;
+  int shard_group = 1;  ///< ranks of StepRanks::group
   [[nodiscard]] double compute_seconds() const noexcept;
 };
 

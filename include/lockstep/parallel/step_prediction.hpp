@@ -47,9 +47,8 @@ struct PredictedStep {
 
 /// Follows computation and collectives through a step: collectives between nodes run one after
 /// another, each from when it starts, and so do those within nodes. Does not count stragglers,
-/// loading and the optimizer. `shard_group`: ranks of a shard group. Pure.
-[[nodiscard]] PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster,
-                                         int shard_group);
+/// loading and the optimizer. Pure.
+[[nodiscard]] PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster);
 /// The same for the step of this configuration; see plan_step. `images_per_second`: of one rank
 /// alone, with batch_size. Pure.
 [[nodiscard]] PredictedStep predict_step(const Config& config, const Graph& graph,
