@@ -5,7 +5,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <sys/resource.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -60,12 +59,6 @@ Sample summarize(std::vector<double> values) {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
 Json machine_description(const BenchContext& context) {

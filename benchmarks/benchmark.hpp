@@ -67,9 +67,6 @@ struct Sample {
 /// Seconds on a steady clock.
 [[nodiscard]] double now();
 
-/// Largest resident set of this process so far, bytes.
-[[nodiscard]] std::int64_t peak_rss_bytes();
-
 /// Machine, date and program version, which are needed to interpret the results.
 [[nodiscard]] Json machine_description(const BenchContext& context);
 

@@ -5,10 +5,15 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/runtime/memory_limit.hpp"
+#include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/training_session.hpp"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
 
 namespace lockstep::benchmark {
 namespace {
@@ -32,6 +37,21 @@ BatchGeometry geometry_of(const Config& config, const Communicator& comm) {
           .accumulate = 1};
 }
 
+Graph graph_of(const Config& config, const ImageShape& image) {
+  return make_model(config.model, {.image = image,
+                                   .classes = config.classes,
+                                   .width = config.width,
+                                   .zero_init_residual = false,
+                                   .label_smoothing = 0});
+}
+
+void check_shard_group(const Config& config) {
+  if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
+    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}); drop it",
+         config.shard_group, to_string(config.shard));
+  }
+}
+
 std::unique_ptr<Loader> make_generated_loader(const Dataset& data, const BenchOptions& options,
                                               const BatchGeometry& geometry,
                                               const InputFormat& format,
@@ -49,25 +69,45 @@ struct Measurement {
   PhaseTimes phases;     ///< of this rank, summed over the steps
   double exposed = 0;    ///< communication not hidden by backward, in s: summed over the steps and
                          ///< averaged over the ranks, since waiting differs by rank
+  double hidden = 0;     ///< the same of communication while the rank computes; NaN: unknown
   std::int64_t rss = 0;  ///< highest of a rank, in bytes
 };
 
-Measurement measure(TrainStep& step, Communicator& comm, const BenchOptions& options) {
+/// Seconds in which at least one collective was under way; NaN if some are not recorded.
+double seconds_under_way(TraceRecorder& trace) {
+  const TraceRow::Content content = trace.row(TracedCommunicator::under_way_row).content();
+  if (content.dropped > 0) return std::numeric_limits<double>::quiet_NaN();
+  std::int64_t total = 0;
+  std::int64_t counted = 0;  // until when
+  for (const TraceEvent& event : content.events) {
+    total += std::max<std::int64_t>(0, event.end - std::max(event.begin, counted));
+    counted = std::max(counted, event.end);
+  }
+  return 1e-9 * static_cast<double>(total);
+}
+
+Measurement measure(TrainStep& step, Communicator& comm, TraceRecorder& trace,
+                    const BenchOptions& options) {
   Measurement measured;
   std::vector<double> seconds;
   for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
+    if (i == options.warmup + 1) trace.start();
     const double begin = now();
     const bool last = i == options.warmup + options.steps;
     const StepResult result =
-        step.run({.number = i, .lr = 0.01}, {}, last ? NextAction::other : NextAction::step);
+        step.run({.number = i, .lr = 0.01}, {.next = last ? NextAction::other : NextAction::step});
     const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
     if (i <= options.warmup) continue;
     seconds.push_back(elapsed);
     measured.phases += result.times;
   }
+  trace.stop();
   measured.seconds = summarize(seconds);
-  measured.rss = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
-  measured.exposed = comm.all_reduce_value(measured.phases.communication) / comm.size();
+  measured.rss = comm.all_reduce_value(peak_resident_bytes(), ReduceOp::max);
+  const double exposed = measured.phases.communication;
+  measured.exposed = comm.all_reduce_value(exposed) / comm.size();
+  const double hidden = seconds_under_way(trace) - exposed;
+  measured.hidden = comm.all_reduce_value(hidden < 0 ? 0 : hidden) / comm.size();
   return measured;
 }
 
@@ -93,14 +133,28 @@ std::vector<std::string> row_of(const Measurement& measured, const BenchOptions&
           fmt::format("{:.0f}", static_cast<double>(measured.rss) / 0x1p20)};
 }
 
+BenchResult table_of(const Measurement& measured, const BenchOptions& options,
+                     const BenchContext& context) {
+  BenchResult result;
+  result.columns = {"model",    "precision",   "batch",     "ranks",     "threads",
+                    "images/s", "step s",      "p10-p90 s", "forward %", "backward %",
+                    "comm %",   "optimizer %", "peak MiB"};
+  result.rows.push_back(row_of(measured, options, context));
+  return result;
+}
+
 Json describe(const BenchOptions& options) {
   const Config& config = options.config;
   return {{"benchmark", "step"},
           {"model", config.model},
+          {"width", config.width},
           {"image_size", config.image_size},
+          {"channels", config.channels},
+          {"classes", config.classes},
           {"batch_size", config.batch_size},
           {"precision", to_string(config.precision)},
           {"input", options.input},
+          {"bucket_mb", config.bucket_mb},
           {"shard", to_string(config.shard)},
           {"conv_algorithm", to_string(config.conv_algorithm)},
           {"recompute", to_string(config.recompute)},
@@ -113,21 +167,19 @@ Json describe(const BenchOptions& options) {
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
   const Config& config = options.config;
   Communicator& comm = context.comm;
-  const std::int64_t rss_at_start = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
-  if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
-    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}); drop it",
-         config.shard_group, to_string(config.shard));
-  }
+  const std::int64_t rss_at_start = comm.all_reduce_value(peak_resident_bytes(), ReduceOp::max);
+  check_shard_group(config);
   const ImageShape image{
       .channels = config.channels, .height = config.image_size, .width = config.image_size};
   const BatchGeometry geometry = geometry_of(config, comm);
-  const Graph graph = make_model(config.model, {.image = image,
-                                                .classes = config.classes,
-                                                .width = config.width,
-                                                .zero_init_residual = false,
-                                                .label_smoothing = 0});
+  const Graph graph = graph_of(config, image);
+  constexpr std::int64_t most_events = 65'536;
+  TraceRecorder trace(static_cast<std::size_t>(std::min(256 * options.steps, most_events)));
   TrainingSession session(graph, config, context.grid, comm,
-                          {.threads = context.binding.threads, .conv_batch = config.batch_size});
+                          {.threads = context.binding.threads,
+                           .cores = context.binding.allowed,
+                           .conv_batch = config.batch_size,
+                           .trace = &trace});
   session.start({});
   Engine& engine = session.engine();
   const auto data = make_synthetic_dataset(
@@ -142,13 +194,13 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {.geometry = geometry,
                   .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt,
                   .has_collectives = session.training_has_collectives()});
-  const Measurement measured = measure(step, comm, options);
+  Measurement measured = measure(step, comm, trace, options);
+  // Groups and devices have collectives that are not recorded.
+  if (engine.memory().queues() || config.shard == ShardMode::hybrid) {
+    measured.hidden = std::numeric_limits<double>::quiet_NaN();
+  }
   session.parallel().await_gathers();
-  BenchResult result;
-  result.columns = {"model",    "precision",   "batch",     "ranks",     "threads",
-                    "images/s", "step s",      "p10-p90 s", "forward %", "backward %",
-                    "comm %",   "optimizer %", "peak MiB"};
-  result.rows.push_back(row_of(measured, options, context));
+  BenchResult result = table_of(measured, options, context);
   result.json = describe(options);
   result.json.update(Json{
       {"global_batch", geometry.global_batch},
@@ -164,6 +216,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
       {"ranks", comm.size()},
       {"nodes", context.grid.nodes},
       {"exposed_communication_seconds", measured.exposed / static_cast<double>(options.steps)},
+      {"hidden_communication_seconds", measured.hidden / static_cast<double>(options.steps)},
       {"peak_rss_bytes", measured.rss},
       {"start_rss_bytes", rss_at_start},  // the program, MPI and libraries
       {"peak_device_bytes", engine.memory().peak_device_bytes()}});

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""check_pages.py: checks that relative links and anchors of the Markdown pages resolve, and that paths in backticks exist.
+"""check_pages.py: checks that relative links and anchors of the Markdown pages resolve, that paths in backticks exist, and that no
+placeholder (@@NAME@@) is left.
 
 Prints each fault as FILE:LINE; exit status 1 if there is any. Also limits the length of the README and of the architecture page.
 """
@@ -28,6 +29,8 @@ def exists(name, files, folders):
 
 def faults(path, files, folders):
     for number, line in enumerate((TOP / path).read_text().splitlines(), 1):
+        if placeholder := re.search(r"@@\w+@@", line):
+            yield f"{path}:{number}: the placeholder {placeholder[0]} is left"
         for target in re.findall(r"\]\(([^)\s]+)\)", line):
             if re.match(r"[a-z]+:", target):
                 continue

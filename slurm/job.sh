@@ -2,7 +2,8 @@
 # Code common to the job scripts; sourced, never run. docs/slurm.md explains each part.
 #
 #   load_machine NAME    reads machines/NAME.env (a NAME with a slash is a file): the settings of one machine
-#   resolve_run          sets run_dir from the array `training`, and makes each element of a job array train one seed
+#   resolve_run          sets run_dir from the array `training`; an element of a job array trains the seed of its number, or `variant`
+#                        if the script sets that, in a directory of its own
 #   launch COMMAND...    runs the ranks with the machine's launcher; forwards signals; sets `status`
 #   finish RUN_DIR ...   ends the job: submits it again if the run can resume, and exits with `status`
 #
@@ -26,7 +27,8 @@
 #   submit_again ...     runs the job again after this one has ended, with these arguments of the job script
 set -euo pipefail
 
-say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job" "$*"; }
+variant=
+say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job${variant:+ ($variant)}" "$*"; }
 
 give_up() {  # give_up STATUS TEXT
   say "error: $2" >&2
@@ -81,7 +83,6 @@ load_machine() {
   flux_options=(-o cpu-affinity=per-task)
   jsrun_options=auto       # or a list of options that bind the ranks; auto: each to its share of the node's cores
   lockstep=(lockstep)      # with its wrapper, if any: (apptainer exec lockstep.sif lockstep)
-  python=python3           # draws the plot of the scaling study, if it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
   recipes=$LOCKSTEP_SLURM/../recipes # configurations for --config
   stage=                   # node-local storage for copies of shards; empty: none
@@ -106,7 +107,7 @@ load_machine() {
   esac
   # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
   [ -z "$cores" ] || srun_options+=(--cpus-per-task="$cores")
-  : "$python" "$scratch" "$recipes" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node" \
+  : "$scratch" "$recipes" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node" \
     "$spare_nodes" "$min_nodes" "$replace_slow"
 }
 
@@ -227,7 +228,7 @@ read_options() {
   training+=("${options[@]}")
 }
 
-# Sets run_dir from `training`. Each element of an array uses its number as the seed, and a separate directory.
+# Sets run_dir from `training`. Each element of an array uses its number as the seed, or has a variant, and a separate directory.
 resolve_run() {
   local configuration
   use_stage
@@ -241,7 +242,7 @@ resolve_run() {
   [ "$status" = 0 ] || give_up "$status" "these options cannot be trained with: ${training[*]}"
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
-  [ -z "$element" ] || make_seed
+  [ -z "$element" ] || separate_element
   limit_time "$(sed -n 's/^time-limit=\([0-9]*\).*/\1/p' <<<"$configuration")"
   log_size=$(size_of_log)
   reserve_spares
@@ -259,10 +260,16 @@ size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; 
 # Whether rank 0 has logged, since the launcher started, that the run is complete.
 is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E 'finished at step|nothing to do: step' >/dev/null; }
 
-make_seed() {
-  run_dir=${run_dir%/}-seed-$element
-  drop_options --run-dir --seed
-  training+=(--seed "$element" --run-dir "$run_dir")
+separate_element() {
+  if [ -n "$variant" ]; then
+    run_dir=${run_dir%/}/$variant
+  else
+    run_dir=${run_dir%/}-seed-$element
+    drop_options --seed
+    training+=(--seed "$element")
+  fi
+  drop_options --run-dir
+  training+=(--run-dir "$run_dir")
 }
 
 # limit_time SECONDS: lets the ranks save and stop before the scheduler ends the job, or after SECONDS (0: no own limit) if that
@@ -286,10 +293,11 @@ limit_time() {
 drop_options() {
   local argument name kept=() skip=
   for argument in "${training[@]}"; do
-    if [ -n "$skip" ]; then
+    if [[ -n $skip && $argument != --* ]]; then
       skip=
       continue
     fi
+    skip=
     for name in "$@"; do
       [ "$argument" != "$name" ] || skip=1
       [[ -z $skip && $argument != "$name"=* ]] || continue 2

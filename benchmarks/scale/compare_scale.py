@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent), str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "system")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent), str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "network")]
 from harness import CORES, arguments, bench_step, comparison, write  # noqa: E402
 from virtual_nodes import SETTINGS, VirtualNodes, link_bytes_per_second, why_not  # noqa: E402
 

@@ -34,7 +34,7 @@ struct Settings {
   int steps = 3;
   std::size_t piece = 0;  ///< values of the largest message
   std::size_t part = 0;   ///< values of a part of an all-reduce in two levels
-  BlockSchedule schedule = BlockSchedule::halving;
+  std::optional<BlockSchedule> schedule;
   [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
 };
 
@@ -205,7 +205,7 @@ class Rank {
     if (place.nodes > 1) {
       const auto total = static_cast<std::size_t>(std::ceil(values / place.locals));
       const auto nodes = static_cast<std::size_t>(place.nodes);
-      exchange(plan_messages({.schedule = settings.schedule,
+      exchange(plan_messages({.schedule = settings.schedule.value_or(choose_schedule(place.nodes)),
                               .rank = place.node,
                               .ranks = place.nodes,
                               .count = (total + nodes - 1) / nodes,
@@ -333,7 +333,7 @@ po::options_description describe(Arguments& arguments, Settings& settings) {
   add("latency", po::value(&settings.latency)->default_value(5e-6), "seconds of a message");
   add("host-ns-per-byte", po::value(&settings.host_ns)->default_value(0), "as in lockstep scale");
   add("cores", po::value(&settings.cores)->default_value(0), "that all ranks share; 0: own ones");
-  add("schedule", po::value(&arguments.schedule)->default_value("halving"), "halving or ring");
+  add("schedule", po::value(&arguments.schedule)->default_value("auto"), "auto, halving or ring");
   add("piece-kib", po::value(&arguments.piece_kib)->default_value(60), "largest message");
   add("steps", po::value(&settings.steps)->default_value(3), "the first is not counted");
   return options;
@@ -361,7 +361,8 @@ bool read(int argc, char** argv, World& world) {
   settings.local_link = 1e6 * arguments.local_mb;
   settings.piece = static_cast<std::size_t>(arguments.piece_kib * 256);
   settings.part = (std::size_t{16} << 20) / sizeof(float);
-  settings.schedule = arguments.schedule == "ring" ? BlockSchedule::ring : BlockSchedule::halving;
+  if (arguments.schedule == "ring") settings.schedule = BlockSchedule::ring;
+  if (arguments.schedule == "halving") settings.schedule = BlockSchedule::halving;
   world.plan = read_plan(json.at("rows"), arguments.shard);
   return true;
 }

@@ -13,7 +13,7 @@ commands=$("$program" --help | awk '/^usage:/ { listed = 1; next } listed && /^ 
 [ -n "$commands" ] || { echo "$program --help lists no commands" >&2; exit 1; }
 for command in $commands; do
   "$program" --help | awk -v name="$command" '$1 == name { sub(/^ +[^ ]+ +/, ""); print "@command " name " " $0; exit }'
-  "$program" "$command" --help
+  "$program" "$command" --help all
 done >"$output/help.txt"
 awk -f "$here/records.awk" "$output/help.txt" >"$output/records.tsv"
 awk -f "$here/man.awk" "$output/records.tsv" >"$output/commands.man"

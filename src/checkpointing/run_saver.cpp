@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <thread>
 #include <utility>
 
 namespace lockstep {
@@ -45,10 +44,6 @@ RunSaver::RunSaver(RunSaverParts parts, Saved saved, const Limits& limits)
                                             }});
 }
 
-RunSaver::~RunSaver() {
-  snapshot_.give_up();
-}
-
 bool RunSaver::is_due(std::int64_t step, Boundary boundary) const {
   if (!saver_) return false;
   // Request a pending save only when it can start: each request costs a replica check.
@@ -82,19 +77,6 @@ bool RunSaver::decide_together(bool mine) {
   return decision != 0;
 }
 
-void RunSaver::deliver(int units) {
-  if (units == 0) return;
-  const Phase before = parts_.board.read().phase;
-  parts_.board.enter(Phase::save);
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    const TraceSpan span(phases(parts_), "gather for a save");
-    snapshot_.deliver(units);
-  }
-  schedule_.paused(seconds_since(begin));
-  parts_.board.enter(before);
-}
-
 void RunSaver::start_pending(const TrainingState& state, double checks) {
   const bool may_try = backoff_.may_try(std::chrono::steady_clock::now());
   if (decide_together(pending_ && may_try && saver_ && !saver_->busy() &&
@@ -119,11 +101,15 @@ void RunSaver::start(const TrainingState& state, double checks) {
   if (saver_) parts_.board.saving(state.step);
   {
     const TraceSpan span(phases(parts_), "copy for a save");
+    const Phase before = parts_.board.read().phase;
+    parts_.board.enter(Phase::save);
     parts_.transfer.await_gathers();
     snapshot_.take();
+    parts_.board.enter(before);
   }
   if (!saver_) return;
-  schedule_.begin(checks + seconds_since(last_start_));
+  copy_seconds_ = seconds_since(last_start_);
+  schedule_.begin(checks + copy_seconds_);
   if (parts_.trace != nullptr) {
     const std::int64_t now = TraceRecorder::now();
     traced_ = {.begin = now,
@@ -142,15 +128,6 @@ void RunSaver::start(const TrainingState& state, double checks) {
 
 void RunSaver::finish() {
   const TraceSpan span(phases(parts_), "wait for a save");
-  for (bool going = sharded_; going;) {
-    std::int32_t units = 0;
-    while (busy() && (units = snapshot_.wanted()) == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    parts_.comm.broadcast(std::span(&units, 1));
-    snapshot_.deliver(units);
-    going = units > 0;
-  }
   if (saver_) saver_->wait();
 }
 
@@ -163,8 +140,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::take_outcome() {
     const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
     parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
   }
-  // Excludes waits for units: a save before a stop gathers them without training in between.
-  parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
+  parts_.stop_timer.save_took(copy_seconds_ + outcome->seconds);
   parts_.reporter.saved(*outcome);
   if (outcome->error) {
     backoff_.failed(std::chrono::steady_clock::now());
@@ -198,8 +174,7 @@ void RunSaver::report_interval() {
 }
 
 void RunSaver::report_stall() {
-  // A writer that waits for units from other ranks does not hang.
-  if (!busy() || snapshot_.wanted() > 0) return;
+  if (!busy()) return;
   const auto waited = stall_.stalled(moves_, std::chrono::steady_clock::now());
   if (!waited) return;
   parts_.reporter.warn(

@@ -151,16 +151,19 @@ std::string layout_text(const Engine& engine) {
 
 void require_agreement(Communicator& comm, const std::string& text, const std::string& what,
                        const std::string& why) {
-  const std::vector<std::string> all = all_gather_text(comm, text);
-  std::vector<std::size_t> different;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] != all[0]) different.push_back(rank);
+  const std::string expected = broadcast_text(comm, text);
+  const std::int32_t differs = text == expected ? 0 : 1;
+  if (comm.all_reduce_value(differs, ReduceOp::max) == 0) return;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(std::span<const std::int32_t>(&differs, 1), std::span(all));
+  std::vector<int> different;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (all[static_cast<std::size_t>(rank)] != 0) different.push_back(rank);
   }
-  if (different.empty()) return;
   fail(ExitStatus::usage,
        "{} of rank{} {} is '{}', but rank 0 has '{}' ({}); start all ranks alike", what,
-       different.size() == 1 ? "" : "s", fmt::join(different, ", "), all[different.front()], all[0],
-       why);
+       different.size() == 1 ? "" : "s", fmt::join(different, ", "),
+       broadcast_text(comm, text, different.front()), expected, why);
 }
 
 }  // namespace lockstep

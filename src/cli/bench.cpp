@@ -56,7 +56,8 @@ OptionTable<BenchOptions> bench_options() {
             {.name = "recompute"},
             {.name = "conv-algorithm"},
             {.name = "deterministic"}});
-  table.group("step and allreduce").add(&BenchOptions::config, train, {{.name = "allreduce"}});
+  table.group("step and allreduce")
+      .add(&BenchOptions::config, train, {{.name = "allreduce"}, {.name = "comm-progress"}});
   table.group("step")
       .add(&BenchOptions::config, train,
            {{.name = "comm"},

@@ -25,6 +25,17 @@ std::span<const Command> commands() {
       Command{.name = "export",
               .summary = "write a checkpoint's model for PyTorch, safetensors or ONNX",
               .run = run_export},
+      Command{
+          .name = "watch", .summary = "show a run in the terminal while it runs", .run = run_watch},
+      Command{.name = "report",
+              .summary = "write a page with the curves, times and options of runs",
+              .run = run_report},
+      Command{.name = "compare",
+              .summary = "print the options in which runs differ, and their final figures",
+              .run = run_compare},
+      Command{.name = "export-metrics",
+              .summary = "print the metrics of a run as CSV",
+              .run = run_export_metrics},
       Command{.name = "bench",
               .summary = "measure one of step, ops, allreduce, loader and checkpoint",
               .run = run_bench},
@@ -37,14 +48,28 @@ std::span<const Command> commands() {
   return all;
 }
 
-bool wants_help(const std::vector<std::string>& arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+namespace {
+
+std::vector<std::string>::const_iterator find_help(const std::vector<std::string>& arguments) {
+  return std::ranges::find_if(arguments, [](const std::string& argument) {
     return argument == "--help" || argument == "-h";
   });
 }
 
+}  // namespace
+
+bool wants_help(const std::vector<std::string>& arguments) {
+  return find_help(arguments) != arguments.end();
+}
+
+bool wants_all_help(const std::vector<std::string>& arguments) {
+  const auto help = find_help(arguments);
+  return help != arguments.end() && help + 1 != arguments.end() && *(help + 1) == "all";
+}
+
 void print_json(const nlohmann::ordered_json& json) {
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json.dump(-1, ' ', /*ensure_ascii=*/true,
+                               nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace lockstep::cli

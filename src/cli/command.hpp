@@ -29,18 +29,25 @@ struct Command {
 [[nodiscard]] std::span<const Command> commands();
 
 ExitStatus run_bench(Invocation& invocation);
+ExitStatus run_compare(Invocation& invocation);
 ExitStatus run_doctor(Invocation& invocation);
 ExitStatus run_eval(Invocation& invocation);
 ExitStatus run_export(Invocation& invocation);
+ExitStatus run_export_metrics(Invocation& invocation);
 ExitStatus run_pack(Invocation& invocation);
 ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);
+ExitStatus run_report(Invocation& invocation);
 ExitStatus run_scale(Invocation& invocation);
+ExitStatus run_watch(Invocation& invocation);
 
 /// Whether `--help` or `-h` is among the arguments.
 [[nodiscard]] bool wants_help(const std::vector<std::string>& arguments);
+/// Whether the word `all` follows it. Most commands show all of their options anyway.
+[[nodiscard]] bool wants_all_help(const std::vector<std::string>& arguments);
 
-/// Prints one line to standard output. Replaces bytes that are not UTF-8, which paths may contain.
+/// Prints one line of ASCII to standard output, so no name can reach a terminal as a control
+/// sequence. Replaces bytes that are not UTF-8, which paths may contain.
 void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,5 @@
 #include "command.hpp"
+#include "environment_variable.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
@@ -17,7 +18,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 namespace lockstep::cli {
@@ -121,11 +121,6 @@ void print_findings(const std::vector<Finding>& findings,
   }
 }
 
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
@@ -183,7 +178,7 @@ ExitStatus run_doctor(Invocation& invocation) {
   const DoctorArguments arguments = doctor_options().parse(invocation.arguments).value;
   const Config& config = arguments.config;
   const std::uint64_t checkpoint = checkpoint_bytes(config);
-  const LaunchFacts launch = doctor::read_launch(variable);
+  const LaunchFacts launch = doctor::read_launch(environment_variable);
 
   const std::chrono::duration<double> limit(arguments.timeout);
   doctor::StartWatch watch(limit,

@@ -25,7 +25,8 @@ struct InspectArguments {
   Config config = described_config(32);  ///< shard is unused; shard_group 0: no row for hybrid
   std::int64_t ranks = 0;                ///< 0: no memory table
   std::optional<ShardMode> shard;        ///< nullopt: all modes
-  std::string engine;                    ///< empty: no table of algorithms
+  std::string engine;                    ///< "cpu", "gpu"; empty: neither
+  std::string gpu = "h100";              ///< of a prediction
   bool verify = false;
   bool json = false;
 };
@@ -70,9 +71,11 @@ OptionTable<InspectArguments> inspect_options() {
              .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"}})
       .add(&InspectArguments::engine,
            {.name = "engine",
-            .help =
-                "cpu: also show which algorithm computes each convolution, and the measured times",
+            .help = "cpu: also show which algorithm computes each convolution, and the measured "
+                    "times; gpu: predict a step's kernels",
             .unit = ""})
+      .add(&InspectArguments::gpu,
+           {.name = "gpu", .help = "with --engine gpu: a100, h100, h200 or b200", .unit = ""})
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},
             {.name = "recompute"},
@@ -128,10 +131,14 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          "--shard-group {} does not divide {} ranks (groups must be equal); give another number",
          config.shard_group, arguments.ranks);
   }
-  if (!arguments.engine.empty() && arguments.engine != "cpu") {
-    fail(ExitStatus::usage,
-         "--engine {} cannot be inspected (cuDNN chooses on the GPU, during a run); use cpu",
+  if (!arguments.engine.empty() && arguments.engine != "cpu" && arguments.engine != "gpu") {
+    fail(ExitStatus::usage, "--engine {} is unknown (there are two engines); use cpu or gpu",
          arguments.engine);
+  }
+  if (parsed.given.contains("gpu") && arguments.engine != "gpu") {
+    fail(ExitStatus::usage,
+         "--gpu {} without --engine gpu (it names the GPU of a prediction); give --engine gpu",
+         arguments.gpu);
   }
   if (!config.model.empty() && arguments.verify) {
     fail(ExitStatus::usage, "--verify needs a file (a model has no checksums); drop it");
@@ -231,7 +238,7 @@ Report inspect_network(const InspectArguments& arguments) {
   ConvolutionPlan convolutions;
   const bool on_processors =
       config.precision == Precision::fp32 || config.precision == Precision::bf16;
-  if ((arguments.ranks > 0 && on_processors) || !arguments.engine.empty()) {
+  if ((arguments.ranks > 0 && on_processors) || arguments.engine == "cpu") {
     TrialCache cache(trial_cache_path());
     convolutions = plan_convolutions(graph,
                                      {.algorithm = config.conv_algorithm,
@@ -240,7 +247,12 @@ Report inspect_network(const InspectArguments& arguments) {
                                       .batch_size = config.batch_size},
                                      cache);
   }
-  if (!arguments.engine.empty()) {
+  if (arguments.engine == "gpu") {
+    const Report engine = inspect_gpu(graph, config, arguments.gpu);
+    report.json["engine"] = engine.json;
+    report.text += "\n" + engine.text;
+  }
+  if (arguments.engine == "cpu") {
     const Report engine = inspect_engine(
         graph, {.precision = config.precision, .threads = threads, .batch_size = config.batch_size},
         convolutions);

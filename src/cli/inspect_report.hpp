@@ -54,6 +54,10 @@ struct EngineQuestion {
 [[nodiscard]] Report inspect_engine(const Graph& graph, const EngineQuestion& question,
                                     const ConvolutionPlan& plan);
 
+/// Prediction of a training step on one GPU, by kernel; `gpu`: "h100". Error(usage) if that is
+/// unknown.
+[[nodiscard]] Report inspect_gpu(const Graph& graph, const Config& config, const std::string& gpu);
+
 /// Runs `check`; stores an Error in the report instead of throwing it.
 template <typename Check>
 void keep_fault(Report& report, Check check) {

@@ -1,6 +1,8 @@
 #include "lockstep/cli/job.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/escape.hpp"
+#include "lockstep/core/exit_advice.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
@@ -87,7 +89,8 @@ Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
 }
 
 /// Ends the job while other ranks hang or are lost. Many ranks may call this at the same time.
-[[noreturn]] void end_without_agreement(Job& job, ExitStatus status, const std::string& why) {
+[[noreturn]] void end_without_agreement(Job& job, ExitStatus status, const std::string& why,
+                                        const std::string& advice) {
   // The rank that decides aborts the job.
   constexpr auto abort_timeout = std::chrono::seconds(15);
   if (job.watchdog() != nullptr && job.watchdog()->end_job(status, why)) {
@@ -95,15 +98,18 @@ Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
   } else {
     // One after another, since the first one's abort ends the others.
     std::this_thread::sleep_for(std::chrono::milliseconds(500) * std::min(job.grid().rank, 20));
-    print_error(fmt::format("rank {} on {}: {}", job.grid().rank, job.grid().host, why));
+    print_error(fmt::format("rank {} on {}: {}{}", job.grid().rank, job.grid().host, why, advice));
   }
   abort_job(static_cast<int>(status));
 }
 
 }  // namespace
 
-Job::Job(int& argc, char**& argv)
-    : environment_(argc, argv), comm_(make_mpi_communicator()), grid_(make_process_grid()) {}
+Job::Job(int& argc, char**& argv) : start_clock_("MPI"), environment_(argc, argv) {
+  start_clock_.enter("ranks");
+  comm_ = make_mpi_communicator();
+  grid_ = make_process_grid();
+}
 
 const ThreadBinding& Job::bind(int requested) {
   if (!binding_) binding_ = bind_threads(grid_, *comm_, requested);
@@ -112,10 +118,11 @@ const ThreadBinding& Job::bind(int requested) {
 
 void print_error(const std::string& message) {
   std::fflush(stdout);
-  fmt::print(stderr, "lockstep: error: {}\n", message);
+  fmt::print(stderr, "lockstep: error: {}\n", escape_controls(message));
 }
 
-ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body) {
+ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body,
+                   bool may_resume) {
   Job job(argc, argv);
   ShutdownAgreement shutdown;
   const Outcome outcome = run_body(job, body);
@@ -123,11 +130,17 @@ ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)
   const bool failed = !outcome.message.empty();
   const auto deadline = failed ? Clock::now() + failure_timeout : Clock::time_point::max();
   const auto verdict = shutdown.agree(job.grid().rank, outcome.status, deadline);
+  const auto advice = [&](ExitStatus status) {
+    return may_resume ? fmt::format(" {}", advice_after(status)) : std::string();
+  };
   if (!verdict) {
-    end_without_agreement(job, failed ? outcome.status : ExitStatus::internal,
-                          failed ? outcome.message : "the other ranks were lost");
+    const ExitStatus status = failed ? outcome.status : ExitStatus::internal;
+    end_without_agreement(job, status, failed ? outcome.message : "the other ranks were lost",
+                          advice(status));
   }
-  if (verdict->rank == job.grid().rank && failed) print_error(outcome.message);
+  if (verdict->rank == job.grid().rank && failed) {
+    print_error(outcome.message + advice(verdict->status));
+  }
   return verdict->status;
 }
 

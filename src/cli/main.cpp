@@ -22,7 +22,7 @@ constexpr const char* line_to_try =
 std::string list_of_commands() {
   std::string text;
   for (const Command& command : commands()) {
-    text += fmt::format("  {:<10}{}\n", command.name, command.summary);
+    text += fmt::format("  {:<16}{}\n", command.name, command.summary);
   }
   return text;
 }
@@ -35,7 +35,7 @@ void print_help() {
       version(), list_of_commands());
   fmt::print(
       "\n"
-      "  lockstep COMMAND --help   show a command's options\n"
+      "  lockstep COMMAND --help   show a command's options; train --help all: all of them\n"
       "  lockstep --version        show the version\n\n"
       "To use several processes: mpirun -n 4 lockstep train ..., or srun lockstep train ...\n"
       "Exit status: 0 done; 1 doctor found a fault; 64 bad usage; 65 bad input;\n"

@@ -1,10 +1,12 @@
 // What a step would take on a cluster: prints what parallel/step_prediction predicts.
 #include "command.hpp"
+#include "link_options.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/parallel/hybrid_prediction.hpp"
 #include "lockstep/parallel/step_prediction.hpp"
 #include "model_options.hpp"
 
@@ -12,10 +14,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,10 +27,7 @@ struct ScaleArguments {
   Config config = described_config(256);
   std::int64_t nodes = 0;
   std::int64_t ranks_per_node = 1;
-  std::string link;
-  std::string local_link = "3600gbit";
-  double round_us = 5;
-  double host_ns_per_byte = 0;
+  LinkOptions links;
   double images_per_second = 0;
   bool json = false;
   bool plans = false;
@@ -43,27 +41,8 @@ void add_cluster_options(OptionTable<ScaleArguments>& table) {
                                              .help = "ranks of a node: its GPUs, or CPU ranks",
                                              .unit = "",
                                              .min = 1,
-                                             .max = 1000})
-      .add(&ScaleArguments::link,
-           {.name = "link",
-            .help = "rate of all network links of a node together, in each direction: 400gbit",
-            .unit = ""})
-      .add(&ScaleArguments::local_link,
-           {.name = "local-link",
-            .help = "rate of a rank to the others of its node; the default is NVLink of an H100",
-            .unit = ""})
-      .add(&ScaleArguments::round_us, {.name = "round-us",
-                                       .help = "latency of one round of messages between nodes",
-                                       .unit = "us",
-                                       .min = 0,
-                                       .max = 1e6})
-      .add(&ScaleArguments::host_ns_per_byte,
-           {.name = "host-ns-per-byte",
-            .help = "time of computing ranks for a byte that they send to another node and one "
-                    "that they receive: CPU ranks do it themselves",
-            .unit = "ns",
-            .min = 0,
-            .max = 1e6});
+                                             .max = 1000});
+  add_link_options(table);
 }
 
 OptionTable<ScaleArguments> scale_options() {
@@ -112,22 +91,6 @@ void print_help() {
       fmt::join(model_names(), " "), scale_options().help());
 }
 
-/// Bytes per second of "400gbit" or "100mbit".
-double parse_rate(const char* option, const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
-  const double factor = unit == "gbit" ? 1e9 : unit == "mbit" ? 1e6 : 0;
-  if (error != std::errc() || factor == 0 || !(number > 0)) {
-    fail(ExitStatus::usage,
-         "--{} {} is no rate (a number and gbit or mbit); give, for example, "
-         "400gbit",
-         option, text.empty() ? "''" : text);
-  }
-  return number * factor / 8;
-}
-
 /// Completes the shard group and checks what a prediction needs.
 ScaleArguments check(ScaleArguments arguments) {
   Config& config = arguments.config;
@@ -137,7 +100,7 @@ ScaleArguments check(ScaleArguments arguments) {
   };
   need(!config.model.empty(), "model", "layers and parameters decide what is sent and when");
   need(arguments.nodes > 0, "nodes", "the time of a reduction depends on their number");
-  need(!arguments.link.empty() || arguments.nodes == 1, "link", "it carries the reductions");
+  need(!arguments.links.link.empty() || arguments.nodes == 1, "link", "it carries the reductions");
   need(arguments.images_per_second > 0, "images-per-second",
        "only a measurement knows how fast one rank computes");
   const std::int64_t ranks = arguments.nodes * arguments.ranks_per_node;
@@ -209,6 +172,23 @@ std::string text_of(const ScaleArguments& arguments, const Cluster& cluster,
                         row.bucket_mb > 0 ? fmt::format("{}", row.bucket_mb) : "-",
                         1e3 * row.time.total, 1e3 * row.time.exposed(), 100 * row.time.efficiency(),
                         images / row.time.total);
+  }
+  return text;
+}
+
+/// Where one group of all ranks is slow: what groups of fewer would take.
+std::string hybrid_advice(const Cluster& cluster, const std::vector<Row>& rows) {
+  const auto hybrid = std::ranges::find(rows, "hybrid", &Row::mode);
+  if (cluster.ranks() < fewest_ranks_for_hybrid || hybrid == rows.end()) return "";
+  std::string text;
+  for (const Row& row : rows) {
+    if (row.mode != "grad" && row.mode != "full") continue;
+    if (!is_worth_hybrid(hybrid->time.total, row.time.total)) continue;
+    text += fmt::format(
+        "warning: --shard {} over all {} ranks takes {:.2f} ms a step; --shard hybrid in groups of "
+        "{} takes {:.2f} ms\n",
+        row.mode, cluster.ranks(), 1e3 * row.time.total, hybrid->plan.shard_group,
+        1e3 * hybrid->time.total);
   }
   return text;
 }
@@ -298,17 +278,14 @@ ExitStatus run_scale(Invocation& invocation) {
       check(scale_options().parse(invocation.arguments, /*allow_positional=*/false).value);
   const Config& config = arguments.config;
   const Graph graph = described_model(config);
-  const Cluster cluster{.nodes = static_cast<int>(arguments.nodes),
-                        .ranks_per_node = static_cast<int>(arguments.ranks_per_node),
-                        .node_rate = arguments.nodes == 1 ? 0 : parse_rate("link", arguments.link),
-                        .local_rate = parse_rate("local-link", arguments.local_link),
-                        .round_seconds = 1e-6 * arguments.round_us,
-                        .host_seconds_per_byte = 1e-9 * arguments.host_ns_per_byte};
+  const Cluster cluster = cluster_of(arguments.links, static_cast<int>(arguments.nodes),
+                                     static_cast<int>(arguments.ranks_per_node));
   const std::vector<Row> rows = predict(arguments, graph, cluster);
   if (arguments.json) {
     print_json(json_of(arguments, cluster, rows));
   } else {
-    fmt::print("{}{}", text_of(arguments, cluster, rows), advice(arguments, graph, cluster, rows));
+    fmt::print("{}{}{}", text_of(arguments, cluster, rows), advice(arguments, graph, cluster, rows),
+               hybrid_advice(cluster, rows));
   }
   return ExitStatus::ok;
 }

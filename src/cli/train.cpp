@@ -32,7 +32,8 @@ std::string read_on_first_rank(Communicator& comm, const std::string& path) {
 
 ExitStatus run_train(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print("{}", train_help());
+    fmt::print("{}", train_help(wants_all_help(invocation.arguments) ? HelpDetail::all
+                                                                     : HelpDetail::first));
     return ExitStatus::ok;
   }
   if (wants_printed_config(invocation.arguments)) {
@@ -45,20 +46,22 @@ ExitStatus run_train(Invocation& invocation) {
   // Installed before MPI starts, which takes seconds on many nodes: a signal during that time must
   // stop the run after its first step, not kill it.
   const SignalFlag signals;
-  return run_job(invocation.argc, invocation.argv, [&](Job& job) {
+  const auto body = [&](Job& job) {
     Communicator& comm = job.comm();
+    job.start_clock().enter("options");
     const Config config = parse_train_options(invocation.arguments, [&](const std::string& path) {
                             return read_on_first_rank(comm, path);
                           }).config;
     const ThreadBinding& binding = job.bind(static_cast<int>(config.threads));
-    return train(config,
-                 {.comm = comm,
-                  .grid = job.grid(),
-                  .binding = binding,
-                  .model = {},
-                  .keep_watchdog = [&job](auto watchdog) { job.keep(std::move(watchdog)); }})
+    return train(config, {.comm = comm,
+                          .grid = job.grid(),
+                          .binding = binding,
+                          .model = {},
+                          .keep_watchdog = [&job](auto watchdog) { job.keep(std::move(watchdog)); },
+                          .start_clock = job.start_clock()})
         .status;
-  });
+  };
+  return run_job(invocation.argc, invocation.argv, body, true);
 }
 
 }  // namespace lockstep::cli

@@ -1,4 +1,5 @@
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/first_text.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
@@ -32,6 +33,12 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
     texts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(sizes[rank]));
   }
   return texts;
+}
+
+std::string first_text(Communicator& comm, const std::string& mine) {
+  const int first =
+      comm.all_reduce_value<std::int32_t>(mine.empty() ? comm.size() : comm.rank(), ReduceOp::min);
+  return first == comm.size() ? std::string() : broadcast_text(comm, mine, first);
 }
 
 void collectively(Communicator& comm, const std::function<void()>& work) {

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// For polling loops with a time limit: first yields, since most waits are short, then sleeps.
+/// For polling loops with a time limit: first yields, since most waits are short, then sleeps. By
+/// the clock: beside other processes, a yield may take their whole time slices.
 class Backoff final {
  public:
   using Clock = std::chrono::steady_clock;
@@ -16,8 +17,9 @@ class Backoff final {
 
   /// Yields or sleeps; false once the limit has passed.
   [[nodiscard]] bool pause() {
-    if (Clock::now() >= end_) return false;
-    if (++pauses_ < yields) {
+    const auto now = Clock::now();
+    if (now >= end_) return false;
+    if (now < naps_from_) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(nap_);
@@ -33,11 +35,11 @@ class Backoff final {
   }
 
  private:
-  static constexpr int yields = 2000;
+  static constexpr std::chrono::milliseconds yielding{1};
   std::chrono::duration<double> limit_;
   Clock::time_point end_;
   std::chrono::microseconds nap_{50};
-  int pauses_ = 0;
+  Clock::time_point naps_from_ = Clock::now() + yielding;
 };
 
 }  // namespace lockstep

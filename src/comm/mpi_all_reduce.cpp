@@ -21,7 +21,7 @@ class Parameter final {
  public:
   Parameter() {
     int level = 0;
-    initialized_ = MPI_T_init_thread(MPI_THREAD_FUNNELED, &level) == MPI_SUCCESS;
+    initialized_ = MPI_T_init_thread(MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS;
     if (!initialized_) return;
     int index = -1;
     if (MPI_T_cvar_get_index(parameter_name, &index) != MPI_SUCCESS) return;

@@ -2,6 +2,7 @@
 
 #include "exchange/exchange_progress.hpp"
 #include "keep_until_exit.hpp"
+#include "lockstep/comm/mpi_lock.hpp"
 #include "mpi_communicator_of_group.hpp"
 #include "mpi_types.hpp"
 
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <utility>
 
 namespace lockstep {
@@ -36,9 +38,13 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
   [[nodiscard]] int size() const noexcept override { return group_->size(); }
 
-  void barrier() override { check(MPI_Barrier(group_->get()), "MPI_Barrier"); }
+  void barrier() override {
+    const std::lock_guard lock(mpi_mutex());
+    check(MPI_Barrier(group_->get()), "MPI_Barrier");
+  }
 
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    const std::lock_guard lock(mpi_mutex());
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       check(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
                           operation(buffer.type, op), group_->get()),
@@ -47,6 +53,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void broadcast_buffer(MutableBuffer buffer, int root) override {
+    const std::lock_guard lock(mpi_mutex());
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       check(MPI_Bcast(at(buffer, offset), count, datatype(buffer.type), root, group_->get()),
             "MPI_Bcast");
@@ -54,6 +61,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    const std::lock_guard lock(mpi_mutex());
     if (mine.count == 0) return;
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Allgather(sent(mine, all), block.count(), block.type(), all.data, block.count(),
@@ -62,6 +70,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    const std::lock_guard lock(mpi_mutex());
     if (mine.count == 0) return;
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Gather(mine.data, block.count(), block.type(), all.data, block.count(), block.type(),
@@ -70,6 +79,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    const std::lock_guard lock(mpi_mutex());
     if (mine.count == 0) return;
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Scatter(all.data, block.count(), block.type(), mine.data, block.count(), block.type(),
@@ -78,6 +88,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    const std::lock_guard lock(mpi_mutex());
     if (mine.count == 0) return;
     if (mine.count > largest_piece_) {
       in_pieces_by_root(all, mine, [&](int root, const void* from, void* to, int count) {
@@ -93,6 +104,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    const std::lock_guard lock(mpi_mutex());
     if (buffer.count == 0) return {};
     Slot& slot = take_slot({buffer.owner});
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
@@ -105,6 +117,7 @@ class MpiCommunicator final : public Communicator {
 
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override {
+    const std::lock_guard lock(mpi_mutex());
     if (mine.count == 0) return {};
     Slot& slot = take_slot({all.owner, mine.owner});
     if (mine.count > largest_piece_) {
@@ -123,6 +136,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    const std::lock_guard lock(mpi_mutex());
     if (mine.count == 0) return {};
     Slot& slot = take_slot({mine.owner, all.owner});
     const MpiBlock block(mine.count, mine.type, largest_piece_);
@@ -134,6 +148,8 @@ class MpiCommunicator final : public Communicator {
 
   bool test(Request& request) override {
     if (request.done()) return true;
+    const std::unique_lock lock(mpi_mutex(), std::try_to_lock);
+    if (!lock) return false;
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
     int done = 0;
     check(MPI_Testall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), &done,
@@ -146,9 +162,8 @@ class MpiCommunicator final : public Communicator {
 
   void wait(Request& request) override {
     if (request.done()) return;
-    if (!ExchangeProgress::is_idle()) {
-      return ExchangeProgress::wait_until([&] { return test(request); });
-    }
+    if (!progress_.is_idle()) return progress_.wait_until([&] { return test(request); });
+    const std::lock_guard lock(mpi_mutex());
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
     check(
         MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), MPI_STATUSES_IGNORE),
@@ -221,6 +236,7 @@ class MpiCommunicator final : public Communicator {
 
   void check(int code, const char* call) const { group_->check(code, call); }
 
+  ExchangeProgress& progress_ = ExchangeProgress::of_process();
   std::size_t largest_piece_;
   std::unique_ptr<MpiGroup> group_;
   Operators16<Bfloat16> bf16_;

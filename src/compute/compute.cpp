@@ -2,6 +2,7 @@
 
 #include "algorithm_file.hpp"
 #include "host_link.hpp"
+#include "lockstep/comm/mpi_all_reduce.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/compute/convolution_plan.hpp"
@@ -68,12 +69,20 @@ ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions&
   return choices;
 }
 
+HostLinkOptions link_options(const ComputeOptions& options, CommChoice comm) {
+  return {.comm = comm,
+          .all_reduce = options.all_reduce,
+          .progress = options.comm_progress,
+          .cores = options.cores};
+}
+
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
-      : link_(host, {.comm = options.reduces ? options.comm : CommChoice::mpi,
-                     .all_reduce = options.reduces ? options.all_reduce : AllReduce::mpi}),
-        groups_(host, options.group_size, {.comm = options.comm, .all_reduce = options.all_reduce}),
+      : link_(host, options.reduces
+                        ? link_options(options, options.comm)
+                        : HostLinkOptions{.comm = CommChoice::mpi, .all_reduce = AllReduce::mpi}),
+        groups_(host, options.group_size, link_options(options, options.comm)),
         kind_(cpu_choices(options.precision)),
         chosen_before_(options.convolutions) {
     if (link_.wants_messages()) link_.use_messages();
@@ -81,6 +90,7 @@ class CpuCompute final : public Compute {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
     });
     choices_ = ConvolutionChoices::parse(broadcast_text(host, choices_.text()));
+    if (options.all_reduce == AllReduce::mpi) set_mpi_all_reduce();
     collectively(host, [&] {
       engine_ = make_cpu_engine(graph, {.threads = options.threads,
                                         .tail_size = options.tail_size,
@@ -137,8 +147,7 @@ class CudaCompute final : public Compute {
       : module_(load_on_all_ranks(host)),
         host_(host),
         ranks_(host, options.group_size),
-        groups_(host, options.group_size,
-                {.comm = CommChoice::mpi, .all_reduce = options.all_reduce}) {
+        groups_(host, options.group_size, link_options(options, CommChoice::mpi)) {
     collectively(host, [&] {
       // Excludes algorithms that the library would have to compile, for fp32 weight gradients of
       // 16-bit values.
@@ -235,7 +244,8 @@ class CudaCompute final : public Compute {
     if (!uses_nccl(options)) {
       if (!moves) return;
       for (const std::vector<int>& ranks : ranks_.sets) {
-        auto [host, algorithm] = make_host_communicator(ranks.front(), options.all_reduce);
+        auto [host, algorithm] =
+            make_host_communicator(ranks.front(), link_options(options, CommChoice::mpi));
         if (communicators_.empty()) all_reduce_ = std::move(algorithm);
         communicators_.push_back(module_.make_staged(
             *device_, std::move(host), {.wait_limit = options.wait_limit, .rank = host_.rank()}));
@@ -306,6 +316,11 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
+  if (options.all_reduce == AllReduce::mpi && options.comm_progress == CommProgress::thread) {
+    fail(ExitStatus::usage,
+         "--comm-progress thread does not go with --allreduce mpi (the thread progresses messages "
+         "of Lockstep's own schedules); drop one of them");
+  }
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
     require_conv_algorithm(options.conv_algorithm, options.precision, DeviceChoice::cuda);
     require_recompute(options.recompute, DeviceChoice::cuda);
@@ -319,11 +334,21 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
            "--allreduce does not go with NCCL (it chooses its own algorithms); drop it, or use "
            "--comm mpi");
     }
+    if (options.comm != CommChoice::mpi && options.comm_progress != CommProgress::automatic) {
+      fail(ExitStatus::usage,
+           "--comm-progress does not go with NCCL (GPUs progress its messages); drop it, or use "
+           "--comm mpi");
+    }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::shared && options.all_reduce != AllReduce::automatic) {
     fail(ExitStatus::usage,
          "--allreduce does not go with --comm shared (it says how ranks of several hosts sum); "
+         "drop one of them");
+  }
+  if (options.comm == CommChoice::shared && options.comm_progress != CommProgress::automatic) {
+    fail(ExitStatus::usage,
+         "--comm-progress does not go with --comm shared (there are no messages between hosts); "
          "drop one of them");
   }
   if (options.comm == CommChoice::nccl) {

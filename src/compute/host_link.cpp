@@ -1,13 +1,14 @@
 #include "host_link.hpp"
 
-#include "lockstep/comm/message_communicator.hpp"
 #include "lockstep/comm/mpi_all_reduce.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
 
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <utility>
 
@@ -15,16 +16,32 @@ namespace lockstep {
 
 namespace {
 
+bool uses_thread(CommProgress progress) {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (progress == CommProgress::thread && level < MPI_THREAD_SERIALIZED) {
+    fail(ExitStatus::usage,
+         "--comm-progress thread needs MPI_THREAD_SERIALIZED (this MPI gives thread level {}, not "
+         "{}); use --comm-progress calls, or an MPI built with thread support",
+         level, int{MPI_THREAD_SERIALIZED});
+  }
+  return progress != CommProgress::calls && level >= MPI_THREAD_SERIALIZED;
+}
+
+}  // namespace
+
 MessageCommunicatorOptions message_options(std::optional<int> color,
                                            const HostLinkOptions& options) {
   MessageCommunicatorOptions messages;
   messages.color = color;
   messages.two_levels = options.comm != CommChoice::mpi;
   if (options.all_reduce == AllReduce::ring) messages.schedule = BlockSchedule::ring;
+  if (options.all_reduce == AllReduce::halving) messages.schedule = BlockSchedule::halving;
+  if (uses_thread(options.progress)) {
+    messages.prepare_thread = [cores = options.cores] { become_helper_thread(cores); };
+  }
   return messages;
 }
-
-}  // namespace
 
 HostLink::HostLink(Communicator& mpi, const HostLinkOptions& options)
     : mpi_(mpi), options_(options) {
@@ -68,15 +85,15 @@ std::string HostLink::all_reduce() const {
   return shared_ ? "shared memory" : messages_ ? algorithm_ : mpi_all_reduce();
 }
 
-HostCommunicator make_host_communicator(int color, AllReduce all_reduce) {
+HostCommunicator make_host_communicator(int color, const HostLinkOptions& options) {
   std::unique_ptr<Communicator> mpi = make_mpi_communicator({.color = color});
   if (mpi->size() == 1) return {.communicator = std::move(mpi), .algorithm = ""};
-  if (all_reduce == AllReduce::mpi) {
+  if (options.all_reduce == AllReduce::mpi) {
+    set_mpi_all_reduce();
     return {.communicator = std::move(mpi), .algorithm = mpi_all_reduce()};
   }
   MessageCommunicatorResult made = make_message_communicator(
-      std::shared_ptr<Communicator>(std::move(mpi)),
-      message_options(color, {.comm = CommChoice::mpi, .all_reduce = all_reduce}));
+      std::shared_ptr<Communicator>(std::move(mpi)), message_options(color, options));
   return {.communicator = std::move(made.communicator), .algorithm = std::move(made.algorithm)};
 }
 

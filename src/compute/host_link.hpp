@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/message_communicator.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/option_types.hpp"
 
@@ -8,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -15,7 +17,13 @@ namespace lockstep {
 struct HostLinkOptions {
   CommChoice comm = CommChoice::automatic;
   AllReduce all_reduce = AllReduce::automatic;
+  CommProgress progress = CommProgress::automatic;
+  std::vector<int> cores = {};  ///< of the thread that progresses messages; empty: any
 };
+
+/// Error(usage) if a thread was asked for and MPI does not allow it.
+[[nodiscard]] MessageCommunicatorOptions message_options(std::optional<int> color,
+                                                         const HostLinkOptions& options);
 
 /// Communicates arenas in host memory between the ranks of a communicator: through shared memory if
 /// available, else by messages on a schedule of our own or by MPI's collectives.
@@ -52,7 +60,7 @@ struct HostCommunicator {
 };
 /// A communicator over host memory that sums by messages or MPI. Collective over all ranks of the
 /// job; `color`: the lowest of the ranks that it connects.
-[[nodiscard]] HostCommunicator make_host_communicator(int color, AllReduce all_reduce);
+[[nodiscard]] HostCommunicator make_host_communicator(int color, const HostLinkOptions& options);
 
 /// Group communicators over host memory, for --shard hybrid.
 class HostGroups final {

@@ -12,4 +12,7 @@ void add_learning_options(OptionTable<Config>& t);
 /// How a run goes: communication, run, faults, machine.
 void add_running_options(OptionTable<Config>& t);
 
+/// Error(usage) if options of local SGD do not fit each other or the rest; validate() calls it.
+void validate_local_sgd(const Config& config);
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/core/error.hpp"
+#include "option_groups.hpp"
 
 #include <fmt/ranges.h>
 
@@ -66,18 +67,19 @@ void check_normalization(const Config& config) {
 }  // namespace
 
 std::string read_text_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
     fail(ExitStatus::no_input, "cannot read {} (it is a directory); name a file in it", path);
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     fail(ExitStatus::no_input, "cannot read {} ({}); check the path", path, std::strerror(errno));
   }
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) {
+  try {
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  } catch (const std::ios_base::failure&) {
     fail(ExitStatus::no_input, "cannot read {} (reading failed); check the disk", path);
   }
-  return text;
 }
 
 ParsedCommand parse_train_options(const std::vector<std::string>& args, const FileReader& read) {
@@ -117,13 +119,23 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
   return command;
 }
 
-std::string train_help() {
-  return "usage: lockstep train --data DIR [options]\n\nTrains a network. The same command resumes "
-         "where an earlier job stopped.\n\n"
-         "  --config FILE   read options from a file, one name=value a line; the command line "
-         "overrides it\n"
-         "  --print-config  print the configuration as such a file, and exit\n" +
-         train_options().help();
+std::string train_help(HelpDetail detail) {
+  const OptionTable<Config>& table = train_options();
+  std::string text =
+      "usage: lockstep train --data DIR [options]\n\nTrains a network. The same command resumes "
+      "where an earlier job stopped.\n\n"
+      "  --config FILE   read options from a file, one name=value a line; the command line "
+      "overrides it\n"
+      "  --print-config  print the configuration as such a file, and exit\n";
+  if (detail == HelpDetail::all) return text + table.help();
+  const std::set<std::string> first{"model",     "data", "synthetic", "epochs", "batch-size",
+                                    "precision", "lr",   "run-dir",   "device", "save-every"};
+  return text + "\n" + table.help(first) +
+         fmt::format(
+             "\nlockstep train --help all shows {} more: augmentation, schedules, sharding, "
+             "reductions, ...\n"
+             "lockstep pack creates DIR from images. Without data: lockstep train --synthetic\n",
+             table.names().size() - first.size());
 }
 
 std::string print_config(const Config& config) {
@@ -206,7 +218,9 @@ namespace {
 
 void validate_data(const Config& config) {
   if (config.data.empty() && !config.synthetic) {
-    fail(ExitStatus::usage, "no data (neither --data nor --synthetic is given); give --data DIR");
+    fail(ExitStatus::usage,
+         "no data (neither --data nor --synthetic is given); give --data DIR (create it from "
+         "images with lockstep pack), or try --synthetic");
   }
   if (!config.data.empty() && config.synthetic) {
     fail(ExitStatus::usage,
@@ -353,6 +367,7 @@ void validate(const Config& config) {
   validate_image_sizes(config);
   validate_schedule(config);
   validate_sharding(config);
+  validate_local_sgd(config);
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {
     fail(ExitStatus::usage,
          "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1); "

@@ -15,14 +15,43 @@ void add_running_options(OptionTable<Config>& t) {
       .add(&Config::all_reduce,
            {.name = "allreduce",
             .help = "how CPU ranks of several hosts sum gradients: halving: recursive halving and "
-                    "doubling; ring; mpi: as MPI's library does; auto: halving",
+                    "doubling; ring; mpi: as MPI's library does; auto: ring between up to 8 "
+                    "hosts, else halving",
             .unit = "",
             .choices = {"auto", "halving", "ring", "mpi"}})
+      .add(&Config::comm_progress,
+           {.name = "comm-progress",
+            .help = "what progresses messages between hosts while a rank computes: a thread, or "
+                    "calls of the computing thread between primitives; auto: thread, if MPI has "
+                    "MPI_THREAD_SERIALIZED",
+            .unit = "",
+            .choices = {"auto", "thread", "calls"}})
       .add(&Config::batch_norm, {.name = "batch-norm",
                                  .help = "batch statistics of each rank's samples, averaged for "
                                          "evaluation (local), or of all ranks' samples (sync)",
                                  .unit = "",
                                  .choices = {"local", "sync"}})
+      .add(
+          &Config::sync_every,
+          {.name = "sync-every",
+           .help = "local SGD: each rank updates its own replica with its own gradients, and ranks "
+                   "average the replicas after steps that are multiples of this, and at epoch "
+                   "ends; 0: reduce gradients in each step",
+           .unit = "steps",
+           .min = 0,
+           .max = 1e6})
+      .add(&Config::sync_start,
+           {.name = "sync-start",
+            .help = "reduce gradients in each step before --sync-every begins (post-local SGD)",
+            .unit = "epochs",
+            .min = 0})
+      .add(&Config::sync_momentum,
+           {.name = "sync-momentum",
+            .help = "with --sync-every: average the optimizer's state with the parameters, or keep "
+                    "each rank's (local), as PyTorch's PostLocalSGDOptimizer; a resumed run then "
+                    "starts from rank 0's",
+            .unit = "",
+            .choices = {"average", "local"}})
       .add(&Config::bucket_mb,
            {.name = "bucket-mb",
             .help = "size of a bucket: gradients that one all-reduce sums during backward",

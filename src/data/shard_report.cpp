@@ -1,5 +1,6 @@
 #include "shard_report.hpp"
 
+#include "image_list.hpp"
 #include "lockstep/core/crc32c.hpp"
 
 #include <nlohmann/json.hpp>
@@ -23,9 +24,16 @@ ShardReport examine(const std::string& path) {
           .bytes = std::filesystem::file_size(path)};
 }
 
+/// The names with all bytes that are not UTF-8 replaced by U+FFFD: they come from files.
+std::vector<std::string> as_utf8(const std::vector<std::string>& names) {
+  using nlohmann::json;
+  return json::parse(json(names).dump(-1, ' ', false, json::error_handler_t::replace))
+      .get<std::vector<std::string>>();
+}
+
+/// Without the class names: checksums are enough to compare them.
 nlohmann::json to_json(ShardReport report, std::size_t shard) {
-  // Only shard 0 sends its class names; checksums are enough to compare those of the others.
-  if (shard != 0) report.header.class_names.clear();
+  report.header.class_names.clear();
   return {{"shard", shard},
           {"header", to_text(report.header)},
           {"smallest", report.contents.smallest_label},
@@ -49,10 +57,13 @@ ShardReport report_from(const nlohmann::json& json) {
 std::vector<ShardReport> examine_shards(const std::string& directory,
                                         const std::vector<std::string>& names, Communicator& comm) {
   nlohmann::json mine = nlohmann::json::array();
+  std::vector<std::string> class_names;  // of shard 0
   collectively(comm, [&] {
     for (auto i = static_cast<std::size_t>(comm.rank()); i < names.size();
          i += static_cast<std::size_t>(comm.size())) {
-      mine.push_back(to_json(examine(directory + "/" + names[i]), i));
+      const ShardReport report = examine(directory + "/" + names[i]);
+      if (i == 0) class_names = as_utf8(report.header.class_names);
+      mine.push_back(to_json(report, i));
     }
   });
   std::vector<ShardReport> reports(names.size());
@@ -61,6 +72,8 @@ std::vector<ShardReport> examine_shards(const std::string& directory,
       reports[json.at("shard").get<std::size_t>()] = report_from(json);
     }
   }
+  // Apart from the reports: an all-gather would take them once for each rank.
+  reports.front().header.class_names = broadcast_texts(comm, class_names);
   return reports;
 }
 

@@ -13,7 +13,7 @@
 
 #include <atomic>
 #include <cerrno>
-#include <csignal>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -140,14 +140,11 @@ class Staging::Copier final {
   }
 
   void work(const std::stop_token& stop) {
-    // Other threads handle signals.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
     become_background_thread(cores_);
     const StagePlan& plan = staging_.directory_->plan();
     std::size_t done = 0;
     std::uint64_t bytes = 0;
+    const auto begin = std::chrono::steady_clock::now();
     for (const std::size_t shard : plan.chosen) {
       if (copy(shard, stop)) {
         ++done;
@@ -156,9 +153,17 @@ class Staging::Copier final {
       if (stop.stop_requested()) return;
     }
     const std::size_t all_shards = staging_.shards_.size();
-    say({.text = fmt::format("--stage-dir: {} of {} ({}) {} read from {} now", done,
-                             count_text(all_shards, "shard"), size_text(static_cast<double>(bytes)),
-                             done == 1 ? "is" : "are", staging_.path_)});
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const auto size = static_cast<double>(bytes);
+    // rate_text() has no fractions of 1 MB/s.
+    const std::string speed =
+        done == 0 ? ""
+                  : fmt::format(" ({}, copied and verified in {}, {:.1f} MB/s)", size_text(size),
+                                time_text(seconds), size / 1e6 / seconds);
+    say({.text = fmt::format("--stage-dir: {} of {}{} {} read from {} now", done,
+                             count_text(all_shards, "shard"), speed, done == 1 ? "is" : "are",
+                             staging_.path_)});
   }
 
   bool copy(std::size_t index, const std::stop_token& stop) {

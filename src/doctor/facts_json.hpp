@@ -17,6 +17,7 @@ namespace lockstep::doctor {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
                                    gpus_allotted, gpus, gpu_reason, gpu_pairs, gpu_pairs_reaching,
                                    gpus_apart, gpu_places)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SegmentFacts, sent, retransmitted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteFacts, interface, address, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, node, shards, bytes, seconds, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedDirectoryFacts, node, sees_file, can_write, got_lock,

@@ -1,3 +1,4 @@
+#include "judge_links.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "median.hpp"
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,18 +36,27 @@ Range range_of(const Links& links) {
   return range;
 }
 
+/// The slowest working pair; null if there is none.
+template <typename Pair>
+Pair* slowest(std::span<Pair> pairs) {
+  Pair* worst = nullptr;
+  for (Pair& pair : pairs) {
+    if (!pair.error.empty()) continue;
+    if (worst == nullptr || pair.bandwidth < worst->bandwidth) worst = &pair;
+  }
+  return worst;
+}
+
 /// The slowest pair if its bandwidth is far below the median of at least `enough` working pairs.
 template <typename Pair>
 Pair* outlier(std::span<Pair> pairs) {
   constexpr std::size_t enough = 3;
   std::vector<double> rates;
-  Pair* worst = nullptr;
-  for (Pair& pair : pairs) {
-    if (!pair.error.empty()) continue;
-    rates.push_back(pair.bandwidth);
-    if (worst == nullptr || pair.bandwidth < worst->bandwidth) worst = &pair;
+  for (const Pair& pair : pairs) {
+    if (pair.error.empty()) rates.push_back(pair.bandwidth);
   }
   if (rates.size() < enough) return nullptr;
+  Pair* const worst = slowest(pairs);
   return worst->bandwidth * slow_factor < median(std::move(rates)) ? worst : nullptr;
 }
 
@@ -111,6 +122,16 @@ std::optional<Finding> unreachable_pair(std::span<const std::string> nodes,
                  {"unreachable", static_cast<double>(lost.size())}}};
 }
 
+std::string routes_text(std::span<const BadRoute> bad) {
+  std::set<std::string> names;
+  for (const BadRoute& each : bad) names.insert(each.route->interface);
+  return fmt::format(
+      "{}{}; MPI goes another way, but NCCL or another MPI may take this interface: leave it out "
+      "with NCCL_SOCKET_IFNAME=^{} and OMPI_MCA_btl_tcp_if_exclude=lo,{}",
+      route_text(bad.front()), and_more(bad.size(), "route"), fmt::join(names, ","),
+      fmt::join(names, ","));
+}
+
 }  // namespace
 
 Finding judge_neighbours(std::span<const LinkFacts> links) {
@@ -149,10 +170,8 @@ Finding judge_neighbours(std::span<const LinkFacts> links) {
 
 NodePairFacts* slow_pair(std::span<NodePairFacts> pairs) {
   if (NodePairFacts* slow = outlier(pairs)) return slow;
-  const auto poor = std::find_if(pairs.begin(), pairs.end(), [](const NodePairFacts& pair) {
-    return pair.error.empty() && pair.bandwidth < poor_bandwidth;
-  });
-  return poor == pairs.end() ? nullptr : &*poor;
+  NodePairFacts* const worst = slowest(pairs);
+  return worst != nullptr && worst->bandwidth < poor_bandwidth ? worst : nullptr;
 }
 
 Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePairFacts> pairs) {
@@ -164,13 +183,12 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
   if (auto lost = unreachable_pair(nodes, pairs)) return std::move(*lost);
   std::vector<const NodePairFacts*> all;
   std::vector<BadRoute> bad;
-  std::set<std::string> names;
+  const auto links = judge_links(nodes, pairs);
   for (const NodePairFacts& pair : pairs) {
     all.push_back(&pair);
-    for (BadRoute& route : bad_routes(nodes, pair)) {
-      names.insert(route.route->interface);
-      bad.push_back(std::move(route));
-    }
+    // A connection whose first packet is lost looks like a bad route.
+    if (links && is_lossy(pair)) continue;
+    std::ranges::move(bad_routes(nodes, pair), std::back_inserter(bad));
   }
   if (all.empty()) {
     finding.verdict = Verdict::fail;
@@ -180,13 +198,15 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
   const Range range = range_of(all);
   finding.values.emplace_back("latency", range.worst_latency);
   finding.values.emplace_back("bandwidth", range.worst_bandwidth);
+  if (links) {
+    finding.verdict = Verdict::warn;
+    finding.text = links->text + (bad.empty() ? "" : "; " + routes_text(bad));
+    finding.values.insert(finding.values.end(), links->values.begin(), links->values.end());
+    return finding;
+  }
   if (!bad.empty()) {
     finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
-        "{}{}; MPI goes another way, but NCCL or another MPI may take this interface: leave it out "
-        "with NCCL_SOCKET_IFNAME=^{} and OMPI_MCA_btl_tcp_if_exclude=lo,{}",
-        route_text(bad.front()), and_more(bad.size(), "route"), fmt::join(names, ","),
-        fmt::join(names, ","));
+    finding.text = routes_text(bad);
     return finding;
   }
   if (const NodePairFacts* slow = outlier(pairs)) {

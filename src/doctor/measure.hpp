@@ -19,6 +19,7 @@ using Clock = Mailbox::Clock;
 struct Passage {
   double latency = 0;
   double bandwidth = 0;
+  SegmentFacts segments = {};  ///< of this node, meanwhile
   std::string error = {};
 };
 /// Both ranks must call it.

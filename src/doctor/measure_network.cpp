@@ -1,6 +1,8 @@
 #include "measure.hpp"
 
 #include <ctime>
+#include <fstream>
+#include <sstream>
 
 namespace lockstep::doctor {
 namespace {
@@ -12,9 +14,26 @@ constexpr int bandwidth_tag = 12;
 constexpr std::size_t small_message = 8;
 constexpr std::size_t large_message = std::size_t{1} << 20;
 
-}  // namespace
+/// The system's counters since its start; zeros if they cannot be read.
+SegmentFacts segments_so_far() {
+  SegmentFacts segments;
+  std::ifstream file("/proc/self/net/snmp");
+  for (std::string names, values; std::getline(file, names) && std::getline(file, values);) {
+    if (!names.starts_with("Tcp:")) continue;
+    std::istringstream name(names);
+    std::istringstream value(values);
+    name.ignore(4);
+    value.ignore(4);
+    std::int64_t number = 0;  // MaxConn may be -1
+    for (std::string word; name >> word && value >> number;) {
+      if (word == "OutSegs") segments.sent = static_cast<std::uint64_t>(number);
+      if (word == "RetransSegs") segments.retransmitted = static_cast<std::uint64_t>(number);
+    }
+  }
+  return segments;
+}
 
-Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<double> limit) {
+Passage exchange(Mailbox& mailbox, int other, std::chrono::duration<double> limit) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   Passage passage;
   // A slow or busy machine measures fewer repetitions, so that only lost messages meet the
@@ -38,6 +57,17 @@ Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<doubl
                                                   .deadline = deadline});
   passage.error = echo.error;
   passage.bandwidth = static_cast<double>(large_message) / echo.seconds;
+  return passage;
+}
+
+}  // namespace
+
+Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<double> limit) {
+  const SegmentFacts before = segments_so_far();
+  Passage passage = exchange(mailbox, other, limit);
+  const SegmentFacts after = segments_so_far();
+  passage.segments = {.sent = after.sent - before.sent,
+                      .retransmitted = after.retransmitted - before.retransmitted};
   return passage;
 }
 

@@ -1,5 +1,7 @@
 #include "routes.hpp"
 
+#include "lockstep/runtime/signals.hpp"
+
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 
 namespace lockstep::doctor {
@@ -69,9 +70,7 @@ Listener::Listener(std::string greeting)
 Listener::~Listener() = default;
 
 void Listener::answer(const std::stop_token& stop) const {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  block_signals();
   while (!stop.stop_requested()) {
     pollfd waiting{.fd = socket_.descriptor(), .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, listener_nap_ms) != 1) continue;

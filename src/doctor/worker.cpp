@@ -58,6 +58,7 @@ nlohmann::json Worker::meet(const nlohmann::json& command) {
                                           std::min(options_.limit, longest_passage));
   nlohmann::json answer{{"latency", passage.latency},
                         {"bandwidth", passage.bandwidth},
+                        {"segments", passage.segments},
                         {"error", passage.error},
                         {"routes", nlohmann::json::array()}};
   if (command.contains("target")) {

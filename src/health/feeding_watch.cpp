@@ -3,27 +3,24 @@
 namespace lockstep {
 namespace {
 
-/// The first steps use batches that were loaded while the run started.
-constexpr std::int64_t first_steps = 8;
-constexpr std::int64_t enough_steps = first_steps + 20;
-constexpr double enough_seconds = 10;
 /// A smaller share of waiting is not worth a warning.
 constexpr double tolerated = 0.1;
 
 }  // namespace
 
+// The first steps use batches that were loaded while the run started.
+FeedingWatch::FeedingWatch() noexcept : early_({.skipped = 8, .enough = 20, .seconds = 10}) {}
+
 std::optional<FeedingWatch::Rates> FeedingWatch::add(const PhaseTimes& times,
                                                      double samples) noexcept {
-  if (decided_ || ++steps_ <= first_steps) return std::nullopt;
-  times_ += times;
-  samples_ += samples;
-  const double total = times_.total();
-  if (steps_ < enough_steps || total < enough_seconds) return std::nullopt;
-  decided_ = true;
-  if (times_.data <= tolerated * total) return std::nullopt;
-  return Rates{.loaded = samples_ / total,
-               .computed = samples_ / (total - times_.data),
-               .share = times_.data / total};
+  const auto sums = early_.add(times, samples);
+  if (!sums) return std::nullopt;
+  const double total = sums->times.total();
+  const double data = sums->times.data;
+  if (data <= tolerated * total) return std::nullopt;
+  return Rates{.loaded = sums->samples / total,
+               .computed = sums->samples / (total - data),
+               .share = data / total};
 }
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-/// Mean bytes per rank over the `processes` ranks of rank 0's host: only rank 0, or its shard
-/// group, may have the copy for a save. Computed before the engine exists, so without its padding.
+/// Mean bytes per rank over the `processes` ranks of rank 0's host: only rank 0 has the copy
+/// for a save. Computed before the engine exists, so without its padding.
 StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks, int processes) {
   config.shard = mode;
   if (mode == ShardMode::hybrid) config.shard_group = ranks;
@@ -20,8 +20,6 @@ StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int rank
       lay_out_without_padding(graph, unit_options(config, graph, ranks).rule);
   const ShardCost cost = shard_cost(config, layout, ranks, slot_count(config));
   StateBytes mean = cost.state;
-  const auto others = static_cast<std::size_t>(std::min(processes, ranks) - 1);
-  mean.copy += others * cost.others_copy;
   mean.copy /= static_cast<std::size_t>(processes);
   return mean;
 }

@@ -49,12 +49,13 @@ void StopTimer::save_took(double seconds) noexcept {
   measured_ = true;
 }
 
-double StopTimer::needed(bool saving) const noexcept {
-  return 2 * step_ + (saving ? 2 : 1) * save_reserve * save_ + end_reserve;
+double StopTimer::needed(const Ahead& ahead) const noexcept {
+  return static_cast<double>(1 + ahead.steps) * step_ +
+         (ahead.saving ? 2 : 1) * save_reserve * save_ + end_reserve;
 }
 
-bool StopTimer::is_due(Clock::time_point now, bool saving) const noexcept {
-  return end_ && std::chrono::duration<double>(*end_ - now).count() <= needed(saving);
+bool StopTimer::is_due(Clock::time_point now, const Ahead& ahead) const noexcept {
+  return end_ && std::chrono::duration<double>(*end_ - now).count() <= needed(ahead);
 }
 
 TimeAllowed time_allowed(StopTimer::Clock::time_point begin, double limit) {

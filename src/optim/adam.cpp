@@ -41,7 +41,7 @@ class Adam : public Optimizer {
       float* const m = slots_[0].data();
       float* const v = slots_[1].data();
       set_tensor(rule, options.lr * (ratio(segment) * segment.lr_scale), segment.weight_decay,
-                 correction1(options), decoupled_);
+                 decoupled_);
 #pragma omp parallel for simd schedule(static) firstprivate(rule) if (parallel : segment.is_large())
       for (std::size_t i = segment.begin; i < segment.end; ++i) rule(g[i], w[i], m[i], v[i]);
     }
@@ -55,14 +55,11 @@ class Adam : public Optimizer {
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept {
     return segments_;
   }
-  [[nodiscard]] double correction1(const UpdateOptions& options) const {
-    return 1.0 - std::pow(beta1_, static_cast<double>(options.step));
-  }
   [[nodiscard]] AdamRule rule_of(const UpdateOptions& options) const {
     return adam_rule({.beta1 = beta1_,
                       .beta2 = beta2_,
                       .eps = eps_,
-                      .correction1 = correction1(options),
+                      .correction1 = 1.0 - std::pow(beta1_, static_cast<double>(options.step)),
                       .correction2 = 1.0 - std::pow(beta2_, static_cast<double>(options.step))},
                      options.gradient_scale);
   }
@@ -113,7 +110,7 @@ class Lamb final : public Adam {
     const UpdateOptions& options;
     double operator()(const Segment& segment, std::span<const float> parameters) const {
       AdamRule rule = optimizer.rule_of(options);
-      set_unit_step(rule, segment.weight_decay, optimizer.correction1(options));
+      set_unit_step(rule, segment.weight_decay);
       return chunked_sum(segment.end - segment.begin, [&](std::size_t offset, std::size_t count) {
         const std::size_t begin = segment.begin + offset;
         std::array<float, chunk_size> steps;

@@ -53,13 +53,23 @@ class ReplicatedState final : public ParallelState {
 
   [[nodiscard]] UnitExchange* exchange() noexcept override { return nullptr; }
 
-  void begin_step() override { reducer_.begin(); }
+  void begin_step(StepSync sync) override {
+    sync_ = sync;
+    reducer_.begin();
+  }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
-    if (micro.last) return reducer_;
+    if (micro.last && sync_ == StepSync::gradients) return reducer_;
     return no_reduction_;
   }
   void finish(std::span<const float> tail, Reduced reduced) override {
     engine_.memory().queue_write(tail, sent_tail());
+    if (sync_ != StepSync::gradients) {
+      Request request =
+          comm_.start_all_reduce_buffer(buffer_of(sent_tail(), engine_.arena()), ReduceOp::sum);
+      reduced(unsharded_);
+      comm_.wait(request);
+      return;
+    }
     const std::size_t size = layout().size();
     reducer_.finish([&](const Bucket& bucket) {
       if (bucket.begin >= size) return;
@@ -99,15 +109,11 @@ class ReplicatedState final : public ParallelState {
   void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) override {
     broadcast_arena(engine_, host_, unsharded, units_[unit].in(local));
   }
-  [[nodiscard]] std::span<const float> local_parameters(std::size_t unit) override {
-    return local_values(unit, engine_.parameters());
+  void gather_parameters(std::size_t unit, std::span<float> unsharded) override {
+    gather(unit, engine_.parameters(), unsharded);
   }
-  [[nodiscard]] std::span<const float> local_values(std::size_t unit,
-                                                    std::span<const float> local) const override {
-    return host_.rank() == 0 ? units_[unit].in(local) : std::span<const float>();
-  }
-  void gather(std::size_t, std::span<const float> local, std::span<float> unsharded) override {
-    std::ranges::copy(local, unsharded.begin());
+  void gather(std::size_t unit, std::span<const float> local, std::span<float> unsharded) override {
+    if (host_.rank() == 0) engine_.memory().read(units_[unit].in(local), unsharded);
   }
   void await_gathers() override {}
 
@@ -122,6 +128,7 @@ class ReplicatedState final : public ParallelState {
   std::size_t tail_size_;
   ParameterRange unsharded_;
   std::vector<ArenaUnit> units_;
+  StepSync sync_ = StepSync::gradients;
   GradientReducer reducer_;
   NoReduction no_reduction_;
 };

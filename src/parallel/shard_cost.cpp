@@ -31,13 +31,6 @@ std::size_t largest_of(std::span<const ArenaUnit> units) {
 
 }  // namespace
 
-std::size_t gather_buffer_size(std::span<const ArenaUnit> units, std::size_t arenas,
-                               std::size_t most) {
-  std::size_t all = 0;
-  for (const ArenaUnit& unit : units) all += arenas * unit.size();
-  return std::max(largest_of(units), std::min(all, most));
-}
-
 ElementType reduce_dtype(const Config& config) noexcept {
   const bool by_compression = config.reduce_dtype == CommunicationDtype::automatic;
   if (by_compression ? config.grad_compression == GradCompression::bf16
@@ -83,9 +76,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   ShardCost cost{.state = {.parameters = local,
                            .gradients = local,
                            .optimizer = slots * local,
-                           .copy = (1 + slots) * local +
-                                   sizeof(float) * gather_buffer_size(layout.units, 1 + slots)},
-                 .others_copy = (1 + slots) * local};
+                           .copy = (1 + slots) * unsharded}};
   cost.state.gradients += keeps_gradients ? unsharded : adds_up ? local : 0;
   if (casts && group > 1) {
     // Buffers of reductions in flight: all units, or at most reductions_in_flight of them.

@@ -6,6 +6,7 @@
 #include "register_memory.hpp"
 #include "unit_reducer.hpp"
 
+#include <cassert>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
         parameter_type_(options.parameters),
         unit_reducer_(engine, plan_, comms.group, comms.replicas,
                       {.type = options.reduce_dtype, .all_at_once = holds_gradients_}),
+        host_shard_(std::ranges::max(plan_.local().units, {}, &ArenaUnit::size).size()),
         gathers_(plan_.units()),
         reductions_(plan_.units()) {
     if (options.accumulates && !holds_gradients_) {
@@ -57,7 +59,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
   [[nodiscard]] UnitExchange* exchange() noexcept override { return this; }
 
-  void begin_step() override { started_ = 0; }
+  void begin_step([[maybe_unused]] StepSync sync) override {
+    assert(sync == StepSync::gradients);
+    started_ = 0;
+  }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
     micro_ = micro;
     return *this;
@@ -108,7 +113,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return {.parameters = held,
             .gradients = engine_.gradients().size_bytes() + local + addends + unit_reducer_.bytes(),
             .optimizer = slots * local,
-            .copy = copy_bytes(slots)};
+            .copy = is_rank_0() ? sizeof(float) * (1 + slots) * engine_.layout().size() : 0};
   }
 
   [[nodiscard]] std::span<const ArenaUnit> units() const noexcept override {
@@ -128,22 +133,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) override {
     const ArenaUnit& kept = plan_.local().units[unit];
     std::vector<float> placeholder;
-    std::vector<float> part(kept.size());
-    comms_.group_host.scatter(std::span<const float>(at_root(unit, unsharded, placeholder)),
-                              std::span(part));
-    if (comms_.replicas_host != nullptr) comms_.replicas_host->broadcast(std::span(part));
+    const auto part = std::span(host_shard_).first(kept.size());
+    comms_.group_host.scatter(std::span<const float>(at_root(unit, unsharded, placeholder)), part);
+    if (comms_.replicas_host != nullptr) comms_.replicas_host->broadcast(part);
     engine_.memory().write(part, kept.in(local));
   }
-  [[nodiscard]] std::span<const float> local_parameters(std::size_t unit) override {
+  void gather_parameters(std::size_t unit, std::span<float> unsharded) override {
     await_gathers();
-    return in_first_group() ? parameter_shard(unit) : std::span<const float>();
+    gather_shards(parameter_shard(unit), unsharded);
   }
-  [[nodiscard]] std::span<const float> local_values(std::size_t unit,
-                                                    std::span<const float> local) const override {
-    return in_first_group() ? plan_.local().units[unit].in(local) : std::span<const float>();
-  }
-  void gather(std::size_t, std::span<const float> local, std::span<float> unsharded) override {
-    if (in_first_group()) comms_.group_host.gather(local, unsharded);
+  void gather(std::size_t unit, std::span<const float> local, std::span<float> unsharded) override {
+    gather_shards(plan_.local().units[unit].in(local), unsharded);
   }
 
   void await_gathers() override {
@@ -177,11 +177,14 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] bool in_first_group() const noexcept {
     return comms_.replicas_host == nullptr || comms_.replicas_host->rank() == 0;
   }
-  [[nodiscard]] std::size_t copy_bytes(std::size_t slots) const {
-    if (!in_first_group()) return 0;
-    const bool gathers = comms_.group_host.rank() == 0;
-    return sizeof(float) * ((1 + slots) * plan_.local().size() +
-                            (gathers ? gather_buffer_size(units(), 1 + slots) : 0));
+  [[nodiscard]] bool is_rank_0() const noexcept {
+    return in_first_group() && comms_.group_host.rank() == 0;
+  }
+  void gather_shards(std::span<const float> shard, std::span<float> unsharded) {
+    if (!in_first_group()) return;
+    const auto part = std::span(host_shard_).first(shard.size());
+    engine_.memory().read(shard, part);
+    comms_.group_host.gather(std::span<const float>(part), unsharded);
   }
   /// Send buffer of a scatter: the unit's values on rank 0; `placeholder`, with any values, on the
   /// roots of other groups.
@@ -315,6 +318,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   std::shared_ptr<ArenaMemory> tail_;
   Precision parameter_type_;
   UnitReducer unit_reducer_;
+  std::vector<float> host_shard_;              ///< of any unit, for transfers to and from rank 0
   std::vector<ParameterRange> update_ranges_;  ///< by unit
   std::vector<std::size_t> boundaries_;        ///< ends of units whose gradients the engine holds
   std::size_t started_ = 0;            ///< units whose reduction started, if the engine holds all

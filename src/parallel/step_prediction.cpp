@@ -1,9 +1,9 @@
 #include "lockstep/parallel/step_prediction.hpp"
 
+#include "lockstep/comm/block_schedule.hpp"
 #include "lockstep/config/config.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 namespace lockstep {
@@ -56,7 +56,8 @@ double scatter_seconds(const Cluster& cluster, const RankSet& set, double bytes)
   const double network =
       set.nodes == 1 ? 0 : share_of_others(set.nodes) * bytes * set.at_once / cluster.node_rate;
   const double local = share_of_others(set.ranks_per_node) * bytes / cluster.local_rate;
-  const double rounds = std::ceil(std::log2(set.nodes)) + (set.ranks_per_node > 1 ? 1 : 0);
+  const double rounds =
+      rounds_of(choose_schedule(set.nodes), set.nodes) + (set.ranks_per_node > 1 ? 1 : 0);
   return rounds * cluster.round_seconds +
          std::max({network, local, host_seconds(cluster, set, bytes)});
 }

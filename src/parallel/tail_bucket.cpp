@@ -11,7 +11,7 @@ namespace {
 // Indices in StepSums, and its number of fields.
 constexpr std::size_t samples = 3;
 constexpr std::size_t not_finite = 4;
-constexpr std::size_t sums_size = 9;
+constexpr std::size_t sums_size = 8;
 
 }  // namespace
 
@@ -62,8 +62,7 @@ void TailBucket::write_sums(std::span<float> tail, const StepSums& sums) const n
       static_cast<float>(sums.loss),          static_cast<float>(sums.top1),
       static_cast<float>(sums.top5),          static_cast<float>(sums.samples),
       static_cast<float>(sums.not_finite),    static_cast<float>(sums.stop_requests),
-      static_cast<float>(sums.save_requests), static_cast<float>(sums.units),
-      static_cast<float>(sums.failed)};
+      static_cast<float>(sums.save_requests), static_cast<float>(sums.failed)};
   std::copy(std::begin(values), std::end(values),
             tail.begin() + static_cast<std::ptrdiff_t>(statistics_));
 }
@@ -78,8 +77,7 @@ StepSums TailBucket::read_sums(std::span<const float> tail) const noexcept {
           .not_finite = count(not_finite),
           .stop_requests = count(5),
           .save_requests = count(6),
-          .units = count(7),
-          .failed = count(8)};
+          .failed = count(7)};
 }
 
 void TailBucket::update_running(std::span<const float> tail, int micro_steps,

@@ -1,7 +1,8 @@
 #include "lockstep/run/progress.hpp"
 
+#include "lockstep/run/terminal_size.hpp"
+
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,19 +45,7 @@ std::string bar(double done, int width) {
   return fmt::format("[{}]", text);
 }
 
-int columns_of(int descriptor) {
-  winsize size{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
-}
-
 }  // namespace
-
-std::string format_duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::clamp(std::ceil(seconds), 0.0, 1e9));
-  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
 
 std::string format_line(const ProgressState& state) {
   return head(state) + " " + tail(state);
@@ -139,7 +128,8 @@ void ProgressDisplay::clear() {
 void ProgressDisplay::draw() {
   if (!shown_) return;
   // The last column stays empty: some terminals wrap when it is filled.
-  write(fmt::format("\r{}\x1b[K", format_bar(*shown_, columns_of(options_.descriptor) - 1)));
+  const int columns = static_cast<int>(terminal_size(options_.descriptor).columns) - 1;
+  write(fmt::format("\r{}\x1b[K", format_bar(*shown_, columns)));
   drawn_ = true;
 }
 

@@ -1,6 +1,7 @@
 #include "run_lock.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/runtime/signals.hpp"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -50,20 +51,6 @@ nanoseconds modification_time(const struct stat& status) {
   return std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec);
 }
 
-/// Holder for a lock file that is torn or not written yet.
-RunHolder unknown_holder() {
-  return {.job = "another job",
-          .host = "an unknown host",
-          .boot = "",
-          .process = 0,
-          .started = "unknown",
-          .token = ""};
-}
-
-std::string name_of(const RunHolder& holder) {
-  return fmt::format("{} on {}", holder.job, holder.host);
-}
-
 }  // namespace
 
 RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
@@ -77,7 +64,7 @@ RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
   const std::optional<RunHolder> holder = read_holder();
   const bool same_machine = holder && holder->host == self_.host && holder->boot == self_.boot;
   if (attempt == Attempt::held_by_another && (same_machine || !holder)) {
-    refuse(holder.value_or(unknown_holder()));
+    refuse(holder.value_or(RunHolder()));
   }
   if (attempt == Attempt::unsupported && same_machine && holder->process != self_.process &&
       ::kill(static_cast<pid_t>(holder->process), 0) != 0 && errno == ESRCH) {
@@ -155,10 +142,7 @@ void RunDirectory::Lock::write_holder() {
 }
 
 void RunDirectory::Lock::beat() {
-  // Other threads handle signals.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  block_signals();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stopping_; })) {
     // The new holder touches the file itself.
@@ -203,20 +187,7 @@ std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
   std::array<char, 4096> bytes{};
   const ssize_t size = ::pread(file.get(), bytes.data(), bytes.size(), 0);
   if (size <= 0) return std::nullopt;
-  const auto json = nlohmann::json::parse(bytes.data(), bytes.data() + size, nullptr, false);
-  RunHolder holder = unknown_holder();
-  if (!json.is_object()) return holder;  // torn write
-  try {
-    holder.job = json.value("job", holder.job);
-    holder.host = json.value("host", holder.host);
-    holder.boot = json.value("boot", holder.boot);
-    holder.process = json.value("process", holder.process);
-    holder.started = json.value("started", holder.started);
-    holder.token = json.value("token", holder.token);
-  } catch (const nlohmann::json::exception&) {
-    // The file was edited; the fields read so far suffice.
-  }
-  return holder;
+  return parse_run_holder({bytes.data(), static_cast<std::size_t>(size)});
 }
 
 nanoseconds RunDirectory::Lock::last_heartbeat() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/run_holder.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include <atomic>
@@ -12,16 +13,6 @@
 #include <thread>
 
 namespace lockstep {
-
-/// Holder of a run directory, from its lock file.
-struct RunHolder {
-  std::string job;
-  std::string host;
-  std::string boot;  ///< boot id of the host's kernel: two machines may share a name
-  std::int64_t process = 0;
-  std::string started;
-  std::string token;  ///< random and unique to the holder. Empty: written by an older version
-};
 
 class RunDirectory::Lock final {
  public:

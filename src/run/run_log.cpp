@@ -74,7 +74,6 @@ struct RankLog::Impl {
 RankLog::RankLog(const std::string& run_directory, const RankIdentity& identity) {
   const std::string path = fmt::format("{}/log/rank-{:05}.log", run_directory, identity.rank);
   try {
-    std::filesystem::create_directories(run_directory + "/log");
     impl_ = std::make_unique<Impl>(path);
   } catch (const std::exception& error) {  // spdlog's and the file system's
     fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",

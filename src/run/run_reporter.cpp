@@ -1,9 +1,11 @@
 #include "lockstep/run/run_reporter.hpp"
 
+#include "lockstep/core/unix_time.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_log.hpp"
 #include "lockstep/run/tensorboard_writer.hpp"
+#include "lockstep/runtime/memory_limit.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -29,6 +31,37 @@ std::string phases_text(const PhaseTimes& times) {
       "data {:.2f} s, forward {:.2f} s, backward {:.2f} s, communication {:.2f} s, optimizer "
       "{:.2f} s",
       times.data, times.forward, times.backward, times.communication, times.optimizer);
+}
+
+/// What `step` and `epoch` events share.
+template <typename Report>
+Json training_event(const char* kind, const Report& report) {
+  return {{"event", kind},
+          {"step", report.step},
+          {"epoch", report.epoch},
+          {"samples", report.samples},
+          {"loss", report.loss},
+          {"top1", report.top1},
+          {"top5", report.top5},
+          {"lr", report.lr},
+          {"images_per_second", report.images_per_second},
+          {"seconds", seconds_of(report.times)}};
+}
+
+Json changes_of(const std::vector<ConfigDifference>& changes) {
+  Json object = Json::object();
+  for (const ConfigDifference& change : changes) {
+    object[change.name] = {change.left, change.right};
+  }
+  return object;
+}
+
+Json bytes_of(const PlannedMemory& memory) {
+  return {{"activations", memory.activations},
+          {"parameters", memory.parameters},
+          {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},
+          {"copy", memory.copy}};
 }
 
 }  // namespace
@@ -64,6 +97,12 @@ struct RunReporter::Impl {
     return metrics && (!options.holds_directory || options.holds_directory());
   }
 
+  /// Appends an event with the time.
+  void record(Json event) {
+    event["time"] = unix_time();
+    metrics->write(event);
+  }
+
   RunReporterOptions options;
   RankLog log;
   std::optional<MetricsLog> metrics;
@@ -93,17 +132,30 @@ void RunReporter::alarm(const std::string& line) {
   impl_->log.warn(line);
 }
 
-void RunReporter::started(const TrainingState& state, std::int64_t global_batch) {
+void RunReporter::started(const TrainingState& state, const StartReport& report) {
   if (!impl_->keeps_record()) return;
-  impl_->metrics->write({{"event", state.step == 0 ? "start" : "resume"},
-                         {"step", state.step},
-                         {"epoch", state.epoch},
-                         {"samples", state.samples},
-                         {"position", state.position},
-                         {"model", state.model},
-                         {"ranks", state.world_size},
-                         {"global_batch", global_batch},
-                         {"version", state.version}});
+  Json seconds = Json::object();
+  for (const auto& phase : report.phases) seconds[phase.name] = phase.seconds;
+  impl_->record({{"event", state.step == 0 ? "start" : "resume"},
+                 {"step", state.step},
+                 {"epoch", state.epoch},
+                 {"samples", state.samples},
+                 {"position", state.position},
+                 {"model", state.model},
+                 {"ranks", state.world_size},
+                 {"global_batch", state.global_batch},
+                 {"epoch_samples", report.epoch_samples},
+                 {"version", state.version},
+                 {"nodes", impl_->options.grid.nodes},
+                 {"hosts", host_list(report.hosts)},
+                 {"device", report.on_gpus ? "gpu" : "cpu"},
+                 {"engine", report.engine},
+                 {"backend", state.backend.value_or("")},
+                 {"all_reduce", state.all_reduce.value_or("")},
+                 {"threads", report.threads},
+                 {"memory", bytes_of(report.memory)},
+                 {"seconds", seconds},
+                 {"changes", changes_of(report.changes)}});
 }
 
 void RunReporter::step(const StepReport& report) {
@@ -120,18 +172,9 @@ void RunReporter::step(const StepReport& report) {
                             .seconds_left = std::nullopt});
   }
   if (report.step % impl_->options.log_every != 0 || !impl_->keeps_record()) return;
-  Json line{{"event", "step"},
-            {"step", report.step},
-            {"epoch", report.epoch},
-            {"samples", report.samples},
-            {"loss", report.loss},
-            {"top1", report.top1},
-            {"top5", report.top5},
-            {"lr", report.lr},
-            {"images_per_second", report.images_per_second},
-            {"seconds", seconds_of(report.times)}};
-  if (report.gradient_norm > 0) line["gradient_norm"] = report.gradient_norm;
-  impl_->metrics->write(line);
+  Json event = training_event("step", report);
+  if (report.gradient_norm > 0) event["gradient_norm"] = report.gradient_norm;
+  impl_->record(std::move(event));
   TensorboardWriter& board = *impl_->tensorboard;
   board.scalar("train/loss", report.step, report.loss);
   board.scalar("train/top1", report.step, report.top1);
@@ -147,16 +190,9 @@ void RunReporter::epoch(const EpochReport& report) {
   impl_->print(fmt::format("epoch {}: loss {:.4f}, top-1 {:.2f} %, {:.0f} images/s, {:.1f} s",
                            report.epoch + 1, report.loss, 100 * report.top1,
                            report.images_per_second, report.seconds));
-  impl_->metrics->write({{"event", "epoch"},
-                         {"step", report.step},
-                         {"epoch", report.epoch},
-                         {"samples", report.samples},
-                         {"loss", report.loss},
-                         {"top1", report.top1},
-                         {"top5", report.top5},
-                         {"lr", report.lr},
-                         {"images_per_second", report.images_per_second},
-                         {"seconds", seconds_of(report.times)}});
+  Json event = training_event("epoch", report);
+  event["peak_rss_bytes"] = peak_resident_bytes();
+  impl_->record(std::move(event));
   impl_->tensorboard->scalar("epoch/loss", report.step, report.loss);
   impl_->tensorboard->scalar("epoch/top1", report.step, report.top1);
 }
@@ -173,16 +209,16 @@ void RunReporter::straggler(const StragglerReport& report) {
   const auto summary = [](const TimeSummary& time) -> Json {
     return {{"p50", time.p50}, {"max", time.max}};
   };
-  impl_->metrics->write({{"event", "straggler"},
-                         {"step", report.step},
-                         {"epoch", report.epoch},
-                         {"rank", slow.rank},
-                         {"host", report.host},
-                         {"factor", slow.factor},
-                         {"seconds",
-                          {{"data", summary(report.times.data)},
-                           {"compute", summary(report.times.compute)},
-                           {"communication", summary(report.times.communication)}}}});
+  impl_->record({{"event", "straggler"},
+                 {"step", report.step},
+                 {"epoch", report.epoch},
+                 {"rank", slow.rank},
+                 {"host", report.host},
+                 {"factor", slow.factor},
+                 {"seconds",
+                  {{"data", summary(report.times.data)},
+                   {"compute", summary(report.times.compute)},
+                   {"communication", summary(report.times.communication)}}}});
 }
 
 void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
@@ -221,7 +257,7 @@ void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
     event["ema_top5"] = ema->top5;
     event["seconds"]["ema_eval"] = ema->seconds;
   }
-  impl_->metrics->write(event);
+  impl_->record(std::move(event));
 }
 
 void RunReporter::saved(const BackgroundSaver::Outcome& outcome) {
@@ -231,17 +267,21 @@ void RunReporter::saved(const BackgroundSaver::Outcome& outcome) {
   }
   impl_->log.info(fmt::format("checkpoint {} in {:.2f} s", outcome.path, outcome.seconds));
   if (!impl_->keeps_record()) return;
-  impl_->metrics->write({{"event", "checkpoint"},
-                         {"step", outcome.step},
-                         {"path", outcome.path},
-                         {"seconds", {{"save", outcome.seconds}}}});
+  impl_->record({{"event", "checkpoint"},
+                 {"step", outcome.step},
+                 {"path", outcome.path},
+                 {"seconds", {{"save", outcome.seconds}}}});
 }
 
 void RunReporter::stopped(std::int64_t step, std::int64_t epoch, const std::string& reason) {
   if (impl_->display) impl_->display->clear();
   say(fmt::format("{} at step {}", reason, step));
   if (!impl_->keeps_record()) return;
-  impl_->metrics->write({{"event", "stop"}, {"step", step}, {"epoch", epoch}, {"reason", reason}});
+  impl_->record({{"event", "stop"},
+                 {"step", step},
+                 {"epoch", epoch},
+                 {"reason", reason},
+                 {"peak_rss_bytes", peak_resident_bytes()}});
 }
 
 }  // namespace lockstep

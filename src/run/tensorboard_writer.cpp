@@ -4,6 +4,7 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/little_endian.hpp"
+#include "lockstep/core/unix_time.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/io/protobuf.hpp"
 
@@ -11,7 +12,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -35,10 +35,6 @@ constexpr std::string_view file_prefix = "events.out.tfevents.";
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
-}
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 std::string framed(std::string_view event) {
@@ -142,7 +138,7 @@ AppendFile create_file(const std::string& directory) {
   for (int i = 0;; ++i) {
     const std::string path =
         fmt::format("{}/{}{:010}.{}.{}.{}", directory, file_prefix,
-                    static_cast<std::int64_t>(wall_time()), host.data(), ::getpid(), i);
+                    static_cast<std::int64_t>(unix_time()), host.data(), ::getpid(), i);
     AppendFile file(path, AppendFile::Create::exclusive);
     if (file.valid()) return file;
     if (errno != EEXIST) {
@@ -162,7 +158,7 @@ TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t 
   cut_all(directory, resumed_step);
   impl_.reset(new Impl{create_file(directory)});
   // Readers reject a file without this first record.
-  impl_->file.append(framed(double_field(1, wall_time()) + bytes_field(3, "brain.Event:2")));
+  impl_->file.append(framed(double_field(1, unix_time()) + bytes_field(3, "brain.Event:2")));
 }
 
 TensorboardWriter::~TensorboardWriter() = default;
@@ -170,7 +166,7 @@ TensorboardWriter::~TensorboardWriter() = default;
 bool TensorboardWriter::scalar(std::string_view tag, std::int64_t step, double value) {
   const std::string summary_value = bytes_field(1, tag) + float_field(2, static_cast<float>(value));
   const std::string summary = bytes_field(1, summary_value);
-  return impl_->file.append(framed(double_field(1, wall_time()) +
+  return impl_->file.append(framed(double_field(1, unix_time()) +
                                    varint_field(2, static_cast<std::uint64_t>(step)) +
                                    bytes_field(5, summary)));
 }

@@ -1,5 +1,6 @@
 #include "lockstep/runtime/gpu_place.hpp"
 
+#include "lockstep/comm/first_text.hpp"
 #include "lockstep/core/unique_handle.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
@@ -152,12 +153,11 @@ FeedingCores bind_near_gpu(const std::string& bus_id, std::span<const int> allow
                            Communicator& comm) {
   FeedingCores feeding = choose_feeding_cores(find_gpus({&bus_id, 1}).front(), allowed);
   if (!feeding.text.empty()) allow_cores(feeding.cores);
-  const auto warnings = all_gather_text(comm, feeding.warning.value_or(""));
+  const std::string first = first_text(
+      comm,
+      feeding.warning ? fmt::format("threads of rank {}: {}", comm.rank(), *feeding.warning) : "");
   feeding.warning.reset();
-  const auto first = std::ranges::find_if_not(warnings, &std::string::empty);
-  if (first != warnings.end()) {
-    feeding.warning = fmt::format("threads of rank {}: {}", first - warnings.begin(), *first);
-  }
+  if (!first.empty()) feeding.warning = first;
   return feeding;
 }
 

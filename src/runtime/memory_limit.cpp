@@ -96,4 +96,10 @@ std::vector<MemoryLimit> memory_left(int local_size, const std::string& proc,
   return limits;
 }
 
+std::int64_t peak_resident_bytes() noexcept {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 
-#include "lockstep/comm/mpi_all_reduce.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <mpi.h>
@@ -56,7 +55,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
     start_alone();
   }
   int provided = MPI_THREAD_SINGLE;
-  if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+  if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
     fail(ExitStatus::internal,
          "MPI does not start (MPI_Init_thread failed); start with mpirun, or srun --mpi=pmix");
   }
@@ -68,7 +67,6 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
         "MPI built with thread support",
         provided, int{MPI_THREAD_FUNNELED});
   }
-  set_mpi_all_reduce();
 }
 
 MpiEnvironment::~MpiEnvironment() {

@@ -1,8 +1,11 @@
 #include "lockstep/runtime/root_channel.hpp"
 
+#include "lockstep/comm/mpi_lock.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <mpi.h>
+
+#include <mutex>
 
 namespace lockstep {
 
@@ -52,12 +55,14 @@ int RootChannel::size() const noexcept {
 
 void RootChannel::send(int to, std::span<const std::byte> bytes) {
   Connection& c = *connection_;
+  const std::lock_guard lock(mpi_mutex());
   c.check(MPI_Send(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, c.comm),
           "MPI_Send", to);
 }
 
 void RootChannel::receive(int from, std::span<std::byte> bytes) {
   Connection& c = *connection_;
+  const std::lock_guard lock(mpi_mutex());
   c.check(MPI_Recv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, 0, c.comm,
                    MPI_STATUS_IGNORE),
           "MPI_Recv", from);

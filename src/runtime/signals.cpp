@@ -32,6 +32,12 @@ SignalFlag::SignalFlag() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+void block_signals() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
 int SignalFlag::received() noexcept {
   return received_signal;
 }

@@ -1,5 +1,9 @@
 #include "lockstep/runtime/thread_binding.hpp"
 
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/runtime/signals.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <omp.h>
@@ -155,17 +159,16 @@ void allow_cores(std::span<const int> cores) noexcept {
 }
 
 ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requested) {
-  const std::string mine =
-      fmt::format("{} {} {}", grid.node, grid.local_rank, fmt::join(affinity_mask(), " "));
-  ThreadRequest request{
-      .masks = std::vector<std::vector<int>>(static_cast<std::size_t>(grid.local_size)),
-      .local_rank = grid.local_rank,
-      .requested = requested,
-      .node_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
-  for (const std::string& text : all_gather_text(comm, mine)) {
-    std::vector<int> numbers = parse_cores(text);
-    if (numbers.size() < 2 || numbers[0] != grid.node) continue;
-    request.masks.at(static_cast<std::size_t>(numbers[1])) = {numbers.begin() + 2, numbers.end()};
+  ThreadRequest request{.masks = {},
+                        .local_rank = grid.local_rank,
+                        .requested = requested,
+                        .node_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+  // Only between ranks of a node: a mask of a large node is as long as a configuration.
+  const auto node =
+      comm.size() > 1 ? make_mpi_communicator({.color = grid.node}) : make_self_communicator();
+  for (const std::string& text :
+       all_gather_text(*node, fmt::format("{}", fmt::join(affinity_mask(), " ")))) {
+    request.masks.push_back(parse_cores(text));
   }
   ThreadBinding binding = plan_threads(request);
   omp_set_num_threads(binding.threads);
@@ -179,9 +182,14 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
   return binding;
 }
 
+void become_helper_thread(std::span<const int> cores) noexcept {
+  block_signals();
+  allow_cores(cores);
+}
+
 void become_background_thread(std::span<const int> cores) noexcept {
   constexpr int polite = 10;
-  allow_cores(cores);
+  become_helper_thread(cores);
   // On Linux each thread has a separate nice value. Errors are ignored.
   static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), polite));
 }

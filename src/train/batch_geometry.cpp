@@ -4,6 +4,12 @@
 
 namespace lockstep {
 
+std::int64_t BatchGeometry::own_samples() const noexcept {
+  std::int64_t count = 0;
+  for (int micro = 0; micro < accumulate; ++micro) count += micro_batch(micro).count;
+  return count;
+}
+
 std::int64_t BatchGeometry::micro_samples(int micro) const noexcept {
   return micro_batch_of(micro, world_size - 1).end() - micro_batch_of(micro, 0).begin;
 }

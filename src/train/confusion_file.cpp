@@ -1,5 +1,6 @@
 #include "confusion_file.hpp"
 
+#include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/ranges.h>
@@ -11,16 +12,6 @@
 #include <cstring>
 
 namespace lockstep {
-namespace {
-
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string result = "\"";
-  for (const char c : text) result.append(c == '"' ? 2 : 1, c);
-  return result + '"';
-}
-
-}  // namespace
 
 std::int64_t predicted_class(std::span<const float> logits) {
   return std::ranges::max_element(logits,
@@ -49,7 +40,7 @@ void ConfusionFile::add(const EvaluatedSamples& samples) {
 }
 
 void ConfusionFile::publish() {
-  std::ranges::transform(classes_, classes_.begin(), quoted);
+  std::ranges::transform(classes_, classes_.begin(), csv_field);
   std::ranges::sort(samples_);
   file_ << fmt::format("true class,{}\n", fmt::join(classes_, ","));
   auto sample = samples_.begin();

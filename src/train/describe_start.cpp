@@ -1,10 +1,13 @@
 #include "describe_start.hpp"
 
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -40,15 +43,18 @@ std::string frozen_text(const Graph& graph) {
   return frozen == 0 ? "" : fmt::format(" ({} frozen)", frozen);
 }
 
-}  // namespace
+void describe_model(RunReporter& reporter, const StartParts& parts) {
+  const RunPlan& plan = parts.plan;
+  const Graph& graph = parts.session.engine().graph();
+  reporter.say(fmt::format("{}: {} parameters{}, input {}x{}x{}, {} classes", graph.name(),
+                           graph.parameter_count(), frozen_text(graph), plan.model.image.channels,
+                           plan.model.image.height, plan.model.image.width, plan.model.classes));
+}
 
-void describe_start(RunReporter& reporter, const StartParts& parts) {
-  const auto& [plan, geometry, engine, parallel, optimizer, data, activation_bytes, binding,
-               shard_group] = parts;
-  reporter.say(fmt::format("{}: {} parameters{}, input {}x{}x{}, {} classes", engine.graph().name(),
-                           engine.graph().parameter_count(), frozen_text(engine.graph()),
-                           plan.model.image.channels, plan.model.image.height,
-                           plan.model.image.width, plan.model.classes));
+void describe_data(RunReporter& reporter, const StartParts& parts) {
+  const RunPlan& plan = parts.plan;
+  const BatchGeometry& geometry = parts.geometry;
+  const DatasetInfo& data = parts.data;
   const std::int64_t copies = plan.config.repeated_augmentation;
   const std::int64_t seen = (geometry.epoch_samples() + copies - 1) / copies;
   reporter.say(
@@ -71,20 +77,111 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
           ? ""
           : " or one less",
       geometry.steps_per_epoch()));
-  reporter.say(fmt::format("engine: {}; {}", engine.description(), binding.text));
+}
+
+void describe_engine(RunReporter& reporter, const StartParts& parts) {
+  const RunPlan& plan = parts.plan;
+  const BatchGeometry& geometry = parts.geometry;
+  const ParallelState& parallel = parts.session.parallel();
+  const int shard_group = parts.session.shard_group();
+  reporter.say(
+      fmt::format("engine: {}; {}", parts.session.engine().description(), parts.binding.text));
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
-  const StateBytes bytes = parallel.bytes(optimizer.slot_names().size());
+  const StateBytes& bytes = parts.bytes;
   const bool sharded = plan.config.shard != ShardMode::none;
   reporter.say(fmt::format(
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
       "MiB optimizer state{}; {} {}{}{}",
-      mib(activation_bytes), mib(bytes.parameters), mib(bytes.gradients), mib(bytes.optimizer),
+      mib(parts.steps.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
+      mib(bytes.optimizer),
       bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
       parallel.reductions(), sharded ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
       sharded ? fmt::format(" sharded over {} rank{}{}", shard_group, shard_group == 1 ? "" : "s",
                             communication_note(plan.config, geometry.world_size))
               : fmt::format(" of gradients{}", reduction_note(plan.config, geometry.world_size))));
-  if (binding.warning) reporter.warn(*binding.warning);
+  if (parts.binding.warning) reporter.warn(*parts.binding.warning);
+}
+
+void describe_local_sgd(RunReporter& reporter, const Config& config) {
+  if (config.sync_every == 0) return;
+  reporter.say(fmt::format(
+      "local SGD{}: parameters{} are averaged every {} steps and at epoch ends; saves, evaluations "
+      "and stops wait for an average",
+      config.sync_start > 0 ? fmt::format(" after {} epochs", config.sync_start) : "",
+      config.sync_momentum == SyncMomentum::average ? " and optimizer state" : "",
+      config.sync_every));
+}
+
+void describe_evaluation(RunReporter& reporter, const StartParts& parts) {
+  const RunPlan& plan = parts.plan;
+  if (!parts.evaluates) {
+    reporter.say(plan.config.synthetic
+                     ? std::string("no evaluation: synthetic data has no split val")
+                     : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
+  }
+  if (parts.evaluates && parts.resizes_to_evaluate) {
+    const ImageShape image = plan.evaluation_image;
+    reporter.say(
+        fmt::format("evaluation: input {}x{}x{}", image.channels, image.height, image.width));
+  }
+}
+
+void describe_numerics(RunReporter& reporter, const Numerics& now, const Numerics& checkpoints) {
+  if (!now.all_reduce.empty()) reporter.say("all-reduce: " + now.all_reduce);
+  const auto compare = [&](const char* what, const std::string& before, const std::string& after,
+                           const char* result) {
+    if (before.empty() || after.empty() || before == after) return;
+    reporter.say(fmt::format("the {} was {}, is {} now ({} may differ in their last bits)", what,
+                             before, after, result));
+  };
+  compare("all-reduce", checkpoints.all_reduce, now.all_reduce, "sums");
+  compare("backend", checkpoints.backend, now.backend, "results");
+}
+
+void describe_end(RunReporter& reporter, const TimeAllowed& time) {
+  if (!time.problem.empty()) reporter.warn(time.problem);
+  if (!time.end) return;
+  const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();
+  reporter.say(
+      fmt::format("time: {} left; saves and stops with 75 before", format_duration(left.count())));
+}
+
+}  // namespace
+
+void describe_start(RunReporter& reporter, const StartParts& parts) {
+  const Config& config = parts.plan.config;
+  describe_model(reporter, parts);
+  describe_data(reporter, parts);
+  describe_engine(reporter, parts);
+  describe_local_sgd(reporter, config);
+  if (parts.resizes) reporter.say(parts.steps.description());
+  describe_evaluation(reporter, parts);
+  for (const std::string& note : parts.session.compute().notes()) reporter.say(note);
+  describe_numerics(reporter, parts.numerics, parts.checkpoints_numerics);
+  describe_end(reporter, parts.time);
+  if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
+    reporter.say("watchdog disabled (--wait-for-debugger stops processes)");
+  }
+  if (parts.staging == nullptr) return;
+  for (const std::string& shortage : parts.staging->shortages()) reporter.warn(shortage);
+}
+
+void report_start(RunReporter& reporter, const StartParts& parts, const TrainingState& state,
+                  const StartClock& clock) {
+  reporter.note("start: " + clock.text());
+  const StateBytes& bytes = parts.bytes;
+  reporter.started(state, {.epoch_samples = parts.geometry.epoch_samples(),
+                           .changes = parts.changes,
+                           .hosts = parts.hosts,
+                           .engine = parts.session.engine().description(),
+                           .threads = parts.binding.text,
+                           .on_gpus = !parts.session.compute().bus_id().empty(),
+                           .memory = {.activations = parts.steps.activation_bytes(),
+                                      .parameters = bytes.parameters,
+                                      .gradients = bytes.gradients,
+                                      .optimizer = bytes.optimizer,
+                                      .copy = bytes.copy},
+                           .phases = clock.times()});
 }
 
 void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,
@@ -116,18 +213,6 @@ void describe_average(RunReporter& reporter, const Config& config, const RunStar
 
 Numerics Numerics::of(const TrainingState& state) {
   return {.backend = state.backend.value_or(""), .all_reduce = state.all_reduce.value_or("")};
-}
-
-void describe_numerics(RunReporter& reporter, const Numerics& now, const Numerics& checkpoints) {
-  if (!now.all_reduce.empty()) reporter.say("all-reduce: " + now.all_reduce);
-  const auto compare = [&](const char* what, const std::string& before, const std::string& after,
-                           const char* result) {
-    if (before.empty() || after.empty() || before == after) return;
-    reporter.say(fmt::format("the {} was {}, is {} now ({} may differ in their last bits)", what,
-                             before, after, result));
-  };
-  compare("all-reduce", checkpoints.all_reduce, now.all_reduce, "sums");
-  compare("backend", checkpoints.backend, now.backend, "results");
 }
 
 }  // namespace lockstep

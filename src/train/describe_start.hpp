@@ -2,38 +2,21 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/data/staging.hpp"
+#include "lockstep/health/stop_timer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_reporter.hpp"
+#include "lockstep/runtime/start_clock.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "lockstep/train/run_plan.hpp"
+#include "lockstep/train/training_session.hpp"
+#include "training_steps.hpp"
 
-#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace lockstep {
-
-struct StartParts {
-  const RunPlan& plan;
-  const BatchGeometry& geometry;
-  Engine& engine;
-  ParallelState& parallel;
-  const Optimizer& optimizer;
-  const DatasetInfo& data;
-  std::size_t activation_bytes;
-  const ThreadBinding& binding;
-  int shard_group = 1;  ///< its size in ranks
-};
-
-/// Reports the model, the data, the hardware and the memory that a rank needs.
-void describe_start(RunReporter& reporter, const StartParts& parts);
-
-/// Reports the checkpoint that a run continues, and what is left out between it and the state
-/// `now`.
-void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,
-                     const BatchGeometry& geometry);
-
-/// Reports that the average of the weights starts at, or ends with, the checkpoint `from.reader`.
-void describe_average(RunReporter& reporter, const Config& config, const RunStart& from);
 
 /// What computes and what reduces, as in TrainingState; the bits of a step depend on both. Empty:
 /// unknown.
@@ -42,7 +25,40 @@ struct Numerics {
   std::string all_reduce;
   [[nodiscard]] static Numerics of(const TrainingState& state);
 };
-/// Reports the algorithm of the all-reduce, and what differs from the checkpoint.
-void describe_numerics(RunReporter& reporter, const Numerics& now, const Numerics& checkpoints);
+
+struct StartParts {
+  const RunPlan& plan;
+  const BatchGeometry& geometry;
+  const DatasetInfo& data;
+  const ThreadBinding& binding;
+  TrainingSession& session;
+  const TrainingSteps& steps;
+  StateBytes bytes;
+  bool resizes;              ///< training images have several sizes
+  bool evaluates;            ///< there is a validation split
+  bool resizes_to_evaluate;  ///< its images have another size
+  Numerics numerics;
+  Numerics checkpoints_numerics;
+  const TimeAllowed& time;
+  const Staging* staging;                        ///< null: none
+  const std::vector<ConfigDifference>& changes;  ///< of options since the checkpoint
+  const std::vector<std::string>& hosts;         ///< by rank
+};
+
+/// Reports the model, the data, the hardware, the memory that a rank needs, evaluations, what
+/// differs from the checkpoint, and when the run stops.
+void describe_start(RunReporter& reporter, const StartParts& parts);
+
+/// Reports the end of the start, whose phases `clock` has timed.
+void report_start(RunReporter& reporter, const StartParts& parts, const TrainingState& state,
+                  const StartClock& clock);
+
+/// Reports the checkpoint that a run continues, and what is left out between it and the state
+/// `now`.
+void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,
+                     const BatchGeometry& geometry);
+
+/// Reports that the average of the weights starts at, or ends with, the checkpoint `from.reader`.
+void describe_average(RunReporter& reporter, const Config& config, const RunStart& from);
 
 }  // namespace lockstep

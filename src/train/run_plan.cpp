@@ -182,9 +182,6 @@ std::vector<std::string> apply_changes(const Config& before, const Config& now,
     lines.emplace_back("the best checkpoint is chosen anew (--ema-decay was begun or ended)");
   }
   if (before.conv_algorithm != now.conv_algorithm) state.convolutions.reset();
-  for (const ConfigDifference& change : differences(before, now)) {
-    lines.push_back(fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
-  }
   return lines;
 }
 

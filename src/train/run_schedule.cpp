@@ -1,5 +1,8 @@
 #include "run_schedule.hpp"
 
+#include "lockstep/config/options.hpp"
+#include "lockstep/core/version.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +16,24 @@ TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState sta
   return state;
 }
 
+TrainingState starting_state(const StartingRun& run, const std::optional<TrainingState>& from) {
+  TrainingState state;
+  if (from) state = before_next_batch(run.geometry, *from);
+  state.world_size = run.geometry.world_size;
+  state.global_batch = run.geometry.global_batch;
+  state.seed = run.config.seed;
+  if (run.config.precision != Precision::fp16) {
+    state.loss_scale = 0;
+    state.loss_scale_good_steps = 0;
+  }
+  state.data_identity = run.data_identity;
+  state.model_identity = run.graph.fingerprint();
+  state.model = run.graph.name();
+  state.config = print_config(run.config);
+  state.version = version();
+  return state;
+}
+
 std::int64_t step_after_epochs(std::int64_t epochs, const BatchGeometry& geometry,
                                const TrainingState& state) {
   if (state.epoch >= epochs) return state.step;
@@ -20,10 +41,43 @@ std::int64_t step_after_epochs(std::int64_t epochs, const BatchGeometry& geometr
   return state.step + left_in_epoch + (epochs - state.epoch - 1) * geometry.steps_per_epoch();
 }
 
+namespace {
+
+/// The first end of an epoch from `step` on, after the state's.
+std::int64_t next_epoch_end(const BatchGeometry& geometry, const TrainingState& state,
+                            std::int64_t step) {
+  const std::int64_t first = step_after_epochs(state.epoch + 1, geometry, state);
+  if (step <= first) return first;
+  const std::int64_t steps = geometry.steps_per_epoch();
+  return first + (step - first + steps - 1) / steps * steps;
+}
+
+}  // namespace
+
+StepSync step_sync(const Config& config, const BatchGeometry& geometry, const TrainingState& state,
+                   std::int64_t step) {
+  if (config.sync_every == 0) return StepSync::gradients;
+  const std::int64_t seen = state.samples + (step - 1 - state.step) * geometry.global_batch;
+  const auto epoch_samples = static_cast<double>(geometry.epoch_samples());
+  if (static_cast<double>(seen) < config.sync_start * epoch_samples) return StepSync::gradients;
+  const bool averages =
+      step % config.sync_every == 0 || next_epoch_end(geometry, state, step) == step;
+  return averages ? StepSync::average : StepSync::local;
+}
+
+std::int64_t next_equal_step(const Config& config, const BatchGeometry& geometry,
+                             const TrainingState& state, std::int64_t step) {
+  if (step_sync(config, geometry, state, step) != StepSync::local) return step;
+  const std::int64_t by_interval = step + config.sync_every - step % config.sync_every;
+  return std::min(by_interval, next_epoch_end(geometry, state, step));
+}
+
 std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                           const TrainingState& state) {
   const std::int64_t by_epochs = step_after_epochs(config.epochs, geometry, state);
-  return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
+  if (config.max_steps == 0 || config.max_steps >= by_epochs) return by_epochs;
+  if (config.max_steps <= state.step) return config.max_steps;
+  return next_equal_step(config, geometry, state, config.max_steps);
 }
 
 std::int64_t evaluation_interval(const Config& config, const BatchGeometry& geometry) {
@@ -35,8 +89,11 @@ std::int64_t evaluation_interval(const Config& config, const BatchGeometry& geom
 bool is_evaluation_due(const Config& config, std::int64_t interval, const TrainingState& state) {
   if (interval == 0 || state.step == 0 || state.last_eval_step == state.step) return false;
   // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
-  const bool all_epochs_done = state.epoch >= config.epochs;
-  return state.step % interval == 0 || all_epochs_done;
+  if (state.epoch >= config.epochs) return true;
+  const std::int64_t window = std::max<std::int64_t>(config.sync_every, 1);
+  const std::int64_t before = (state.step - 1) / window * window;
+  const std::int64_t due = state.step / interval * interval;
+  return due > before && due > state.last_eval_step;
 }
 
 std::optional<LossScale> loss_scale_of(const Config& config, const TrainingState& state) {

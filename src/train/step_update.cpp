@@ -65,7 +65,8 @@ UpdateOutcome StepUpdate::update_on_host(const Step& step, int not_finite) {
   UpdateOutcome outcome;
   double scale = 1.0 / scaler_.scale();
   if (options_.clip_norm > 0 || scaler_.is_dynamic()) {
-    // All ranks have the same bits, so all make the same decision.
+    // Synchronous steps have the same bits on all ranks, so all make the same decision; in a local
+    // step each rank clips its own gradient.
     double squared = optimizer_.squared_norm(state_.gradients());
     sum_over_shards_({&squared, 1});
     outcome.gradient_norm = scale * std::sqrt(squared);

@@ -3,10 +3,8 @@
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
-#include "lockstep/core/version.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/health/run_watch.hpp"
-#include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/step_trace.hpp"
 #include "lockstep/runtime/gpu_place.hpp"
@@ -41,6 +39,7 @@ class Run final {
       : config_(config),
         job_(job),
         begin_(begin),
+        start_clock_(job.start_clock),
         recorder_(make_trace_recorder(config)),
         watch_(config, {.comm = job.comm, .grid = job.grid, .cores = job.binding.allowed},
                recorder_.get()),
@@ -63,7 +62,6 @@ class Run final {
  private:
   void find_start();
   void plan();
-  void begin_state();
   void open_reports();
   void report_start_point();
   bool must_evaluate();
@@ -79,6 +77,7 @@ class Run final {
   const Config& config_;
   const TrainingJob& job_;
   StopTimer::Clock::time_point begin_;
+  StartClock start_clock_;
   std::unique_ptr<TraceRecorder> recorder_;  ///< null: no trace
   std::optional<StepTrace> step_trace_;
   RunWatch watch_;
@@ -91,7 +90,8 @@ class Run final {
   NormalizedPlan plan_;
   std::vector<SizedGraph> graphs_;
   std::optional<Graph> evaluation_graph_;  ///< for images of another size
-  std::vector<std::string> changes_;       ///< of options since the checkpoint
+  std::vector<ConfigDifference> changes_;  ///< of options since the checkpoint
+  std::vector<std::string> consequences_;  ///< of these changes
   BatchGeometry geometry_;
   TrainingState state_;
   std::int64_t last_step_ = 0;
@@ -110,7 +110,9 @@ class Run final {
 
 /// Opens the data and the run directory, and finds the state to start from.
 void Run::find_start() {
+  start_clock_.enter("data");
   data_ = open_training_data(config_, comm_);
+  start_clock_.enter("checkpoint");
   const Config opening = resolve_run(config_, data_->info(), comm_.size()).config;
   collectively(comm_, [&] {
     if (comm_.rank() != 0) return;
@@ -131,7 +133,8 @@ void Run::plan() {
     const Config before = parse_config_text(start_.state->config);
     check_resumable(plan, before, *start_.state, data_->info().identity, graph().fingerprint());
     plan.global_batch = resumed_global_batch(plan, before, *start_.state, comm_.size());
-    changes_ = apply_changes(before, plan.config, *start_.state);
+    changes_ = differences(before, plan.config);
+    consequences_ = apply_changes(before, plan.config, *start_.state);
   }
   check_global_batch(plan, data_->info(), comm_.size());
   geometry_ = {.samples = data_->info().samples,
@@ -139,29 +142,18 @@ void Run::plan() {
                .world_size = comm_.size(),
                .rank = comm_.rank(),
                .accumulate = static_cast<int>(config_.accumulate)};
-  begin_state();
+  state_ = starting_state({.config = plan.config,
+                           .geometry = geometry_,
+                           .data_identity = data_->info().identity,
+                           .graph = graph()},
+                          start_.state);
   check_pairs(plan.config, geometry_, state_.position);
   last_step_ = last_step_of(plan.config, geometry_, state_);
 }
 
-void Run::begin_state() {
-  if (start_.state) state_ = before_next_batch(geometry_, *start_.state);
-  state_.world_size = comm_.size();
-  state_.global_batch = geometry_.global_batch;
-  state_.seed = config_.seed;
-  if (config_.precision != Precision::fp16) {
-    state_.loss_scale = 0;
-    state_.loss_scale_good_steps = 0;
-  }
-  state_.data_identity = data_->info().identity;
-  state_.model_identity = graph().fingerprint();
-  state_.model = graph().name();
-  state_.config = print_config(plan_.plan.config);
-  state_.version = version();
-}
-
 /// Writes config.ini, and opens each rank's log; if one rank cannot, all fail with the same error.
 void Run::open_reports() {
+  start_clock_.enter("logs");
   collectively(comm_, [&] {
     if (directory_) directory_->write_config(state_.config);
   });
@@ -188,7 +180,10 @@ void Run::report_start_point() {
   if (!plan_.warning.empty()) reporter_->warn(plan_.warning);
   if (!start_.state) return;
   describe_resume(*reporter_, start_, state_, geometry_);
-  for (const std::string& change : changes_) reporter_->say(change);
+  for (const std::string& line : consequences_) reporter_->say(line);
+  for (const ConfigDifference& change : changes_) {
+    reporter_->say(fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
+  }
   if (start_.reader) describe_average(*reporter_, plan_.plan.config, start_);
 }
 
@@ -214,11 +209,13 @@ TrainingResult Run::nothing_to_do() {
 
 /// Makes the engine on this rank's cores or device, and sets the parameters.
 void Run::build_session() {
+  start_clock_.enter("engine");
   const Config& config = plan_.plan.config;
   std::vector<const Graph*> resized;
   for (const SizedGraph& sized : std::span(graphs_).subspan(1)) resized.push_back(&sized.graph);
   session_.emplace(graph(), config, job_.grid, comm_,
                    SessionOptions{.threads = job_.binding.threads,
+                                  .cores = job_.binding.allowed,
                                   .conv_batch = geometry_.largest_micro_batch(),
                                   .convolutions = state_.convolutions.value_or(""),
                                   .resized = std::move(resized),
@@ -233,12 +230,14 @@ void Run::build_session() {
   state_.all_reduce = session_->compute().all_reduce();
   state_.optimizer = std::string(session_->optimizer().name());
   if (recorder_) session_->engine().set_step_timer(step_trace_.emplace(*recorder_));
+  start_clock_.enter("parameters");
   session_->start(start_);
   start_.reader.reset();
 }
 
 /// Opens the validation data, starts staging, and chooses cores and threads that load data.
 void Run::open_loaders() {
+  start_clock_.enter("loader");
   const RunPlan& plan = plan_.plan;
   if (!validation_) validation_ = open_validation_data(plan.config, comm_);
   staging_ = stage_data(plan.config,
@@ -260,6 +259,7 @@ void Run::open_loaders() {
 
 /// Starts to load the training data, and compiles the training step and the evaluation.
 void Run::build_steps() {
+  start_clock_.enter("programs");
   watch_.board().set_marks(session_->compute().phase_marks());
   steps_.emplace(TrainingSteps::Parts{.config = plan_.plan.config,
                                       .geometry = geometry_,
@@ -291,42 +291,26 @@ void Run::build_steps() {
 }
 
 void Run::describe() {
-  const RunPlan& plan = plan_.plan;
-  describe_start(*reporter_, {.plan = plan,
-                              .geometry = geometry_,
-                              .engine = session_->engine(),
-                              .parallel = session_->parallel(),
-                              .optimizer = session_->optimizer(),
-                              .data = data_->info(),
-                              .activation_bytes = steps_->activation_bytes(),
-                              .binding = job_.binding,
-                              .shard_group = session_->shard_group()});
-  if (graphs_.size() > 1) reporter_->say(steps_->description());
-  if (!validation_) {
-    reporter_->say(plan.config.synthetic
-                       ? std::string("no evaluation: synthetic data has no split val")
-                       : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
-  }
-  if (validation_ && evaluation_graph_) {
-    const ImageShape image = plan.evaluation_image;
-    reporter_->say(
-        fmt::format("evaluation: input {}x{}x{}", image.channels, image.height, image.width));
-  }
-  for (const std::string& note : session_->compute().notes()) reporter_->say(note);
-  describe_numerics(*reporter_, Numerics::of(state_), checkpoints_numerics_);
-  if (!time_.problem.empty()) reporter_->warn(time_.problem);
-  if (time_.end) {
-    const std::chrono::duration<double> left = *time_.end - StopTimer::Clock::now();
-    reporter_->say(fmt::format("time: {} left; saves and stops with 75 before",
-                               format_duration(left.count())));
-  }
-  if (config_.wait_for_debugger >= 0 && config_.watchdog_seconds > 0) {
-    reporter_->say("watchdog disabled (--wait-for-debugger stops processes)");
-  }
-  if (staging_) {
-    for (const std::string& shortage : staging_->shortages()) reporter_->warn(shortage);
-  }
-  reporter_->started(state_, geometry_.global_batch);
+  const StartParts parts{
+      .plan = plan_.plan,
+      .geometry = geometry_,
+      .data = data_->info(),
+      .binding = job_.binding,
+      .session = *session_,
+      .steps = *steps_,
+      .bytes = session_->parallel().bytes(session_->optimizer().slot_names().size()),
+      .resizes = graphs_.size() > 1,
+      .evaluates = validation_ != nullptr,
+      .resizes_to_evaluate = evaluation_graph_.has_value(),
+      .numerics = Numerics::of(state_),
+      .checkpoints_numerics = checkpoints_numerics_,
+      .time = time_,
+      .staging = staging_.get(),
+      .changes = changes_,
+      .hosts = watch_.hosts()};
+  describe_start(*reporter_, parts);
+  start_clock_.enter("training");
+  report_start(*reporter_, parts, state_, start_clock_);
 }
 
 TrainingResult Run::loop() {
@@ -363,6 +347,7 @@ TrainingResult Run::loop() {
                      .engine = session_->engine(),
                      .parallel = session_->parallel(),
                      .shard_group = session_->shard_group(),
+                     .nodes = job_.grid.nodes,
                      .steps = *steps_,
                      .evaluator = evaluator_ ? &*evaluator_ : nullptr,
                      .average = session_->average(),
@@ -387,7 +372,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto begin = StopTimer::Clock::now();
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
-  Run run(config, job, begin);
+  TrainingJob started = job;
+  started.start_clock.enter("watchdog");
+  Run run(config, started, begin);
   try {
     return run.run();
   } catch (...) {

@@ -52,6 +52,7 @@ class Stopwatch final {
 /// The step in progress.
 struct TrainStep::Current {
   StepUpdate::Step step;
+  StepSync sync;
   Stopwatch stopwatch;
   BatchMetrics metrics = {};
   StepResult result = {};
@@ -102,7 +103,7 @@ std::size_t TrainStep::activation_bytes() const noexcept {
 }
 
 void TrainStep::load_next() {
-  // An error of a reduction is none of the data.
+  // An error of a reduction is not a data error.
   std::exception_ptr failure;
   const auto progress = [&] {
     if (failure != nullptr) return;
@@ -126,18 +127,19 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
-StepResult TrainStep::run(const StepUpdate::Step& step, StepRequests requests, NextAction next) {
-  Current current{.step = step, .stopwatch = Stopwatch(phases_, step.number)};
+StepResult TrainStep::run(const StepUpdate::Step& step, const StepCall& call) {
+  Current current{.step = step, .sync = call.sync, .stopwatch = Stopwatch(phases_, step.number)};
   tail_.clear(tail_values_.span());
-  state_.begin_step();
+  state_.begin_step(call.sync);
   board_.begin_step(step.number);
   for (int micro = 0; micro < options_.geometry.accumulate; ++micro) {
     if (!batch_ && !options_.has_collectives) break;
     run_micro_step(micro, current);
   }
-  write_sums(requests, current);
+  write_sums(call.requests, current);
   const bool settled = reduce(current);
-  if (settled && next == NextAction::step) run_ahead(current);
+  const bool averages = call.sync == StepSync::average;
+  if (settled && call.next == NextAction::step && !averages) run_ahead(current);
   state_.await_tail();
   // On an engine that queues, this waits for the device's own work, which waits for other ranks.
   if (engine_.memory().queues())
@@ -155,8 +157,9 @@ double TrainStep::lap_at_end(Current& current, const char* name) noexcept {
 /// Forward and backward of this micro-step, then loads the data of the next.
 void TrainStep::run_micro_step(int micro, Current& current) {
   const BatchGeometry& geometry = options_.geometry;
-  const auto loss_scale =
-      static_cast<float>(scaler_.scale() / static_cast<double>(geometry.global_batch));
+  const std::int64_t samples =
+      current.sync == StepSync::gradients ? geometry.global_batch : geometry.own_samples();
+  const auto loss_scale = static_cast<float>(scaler_.scale() / static_cast<double>(samples));
   const bool last = micro + 1 == geometry.accumulate;
   const Batch batch = batch_ ? batch_->batch : blank_.of(geometry.micro_batch(micro).count);
   Program& program = program_for(batch.size);
@@ -200,7 +203,6 @@ void TrainStep::write_sums(const StepRequests& requests, Current& current) {
                     .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
                     .stop_requests = requests.stop ? 1 : 0,
                     .save_requests = requests.save ? 1 : 0,
-                    .units = requests.units,
                     .failed = data_error_ ? 1 : 0});
   current.result.own_loss = metrics.loss;
   current.result.own_samples = static_cast<double>(metrics.samples);
@@ -251,6 +253,11 @@ void TrainStep::finish(Current& current) {
     }
   }
   result.times.optimizer += lap_at_end(current, "update");
+  if (result.updated && current.sync == StepSync::average) {
+    board_.enter(Phase::communication);
+    options_.replicas->average();
+    result.times.communication += lap_at_end(current, "average of replicas");
+  }
 }
 
 }  // namespace lockstep

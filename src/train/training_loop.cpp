@@ -1,5 +1,7 @@
 #include "training_loop.hpp"
 
+#include "hybrid_advice.hpp"
+#include "lockstep/core/exit_advice.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "run_schedule.hpp"
@@ -33,6 +35,8 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
                            KeptShard{.sync = &parts_.parallel, .ranks = parts_.shard_group});
   }
+  // Where the engine queues, times of communication contain the device's own work.
+  if (parts_.comm.rank() == 0 && !parts_.engine.memory().queues()) sharding_.emplace();
 }
 
 TraceRow* TrainingLoop::phases() noexcept {
@@ -55,29 +59,22 @@ TrainingResult TrainingLoop::run() {
     }
     const double lr = schedule_.lr(state_.samples);
     const Boundary boundary = next_boundary();
+    const StepSync sync = step_sync(parts_.plan.config, parts_.geometry, state_, state_.step + 1);
     const std::int64_t update = parts_.steps.step().loss_scaler().updates(state_.step + 1);
-    const StepResult step =
-        parts_.steps.step().run({.number = state_.step + 1,
-                                 .lr = lr,
-                                 .ema_decay = ema_schedule_.decay(update, state_.samples)},
-                                {.stop = stop_due(),
-                                 .save = parts_.saver.is_due(state_.step, boundary),
-                                 .units = parts_.saver.units_wanted()},
-                                next_action(state_.step + 1));
-    parts_.saver.deliver(step.sums.units);
+    const StepResult step = parts_.steps.step().run(
+        {.number = state_.step + 1,
+         .lr = lr,
+         .ema_decay = ema_schedule_.decay(update, state_.samples)},
+        {.requests = requests(sync, boundary), .next = next_action(state_.step + 1), .sync = sync});
     parts_.saver.step_took(step.times.total());
     checks_seconds_ = 0;
     check_finite(step);
     keep_loss_scale();
-    if (step.updated) advance(step, lr);
-
-    if (step.sums.failed > 0) {
-      check_replicas(true);
-      parts_.saver.save_and_wait(state_);
-      collectively(parts_.comm, [this] {
-        if (parts_.steps.step().data_error()) throw Error(*parts_.steps.step().data_error());
-      });
+    if (step.updated) {
+      advance(step, lr);
+      replicas_equal_ = sync != StepSync::local;
     }
+    if (step.sums.failed > 0) leave_with_data_error();
     const bool resizes =
         parts_.steps.change_at({.epoch = state_.epoch, .position = state_.position});
     const bool is_due = step.sums.save_requests > 0 || resizes;
@@ -105,6 +102,30 @@ TrainingResult TrainingLoop::run() {
   return result_;
 }
 
+StepRequests TrainingLoop::requests(StepSync sync, Boundary boundary) {
+  const bool save = parts_.saver.is_due(state_.step, boundary);
+  if (sync == StepSync::local) {
+    if (save) parts_.saver.want();  // an epoch's last step is not local
+    return {};
+  }
+  return {.stop = stop_due(state_.step + 1), .save = save};
+}
+
+void TrainingLoop::leave_with_data_error() {
+  if (replicas_equal_) {
+    check_replicas(true);
+    parts_.saver.save_and_wait(state_);
+  } else {
+    const std::string checkpoint = parts_.saver.last_good();
+    parts_.reporter.warn(fmt::format(
+        "step {} is not saved (the replicas of local SGD differ); newest checkpoint: {}",
+        state_.step, checkpoint.empty() ? "none" : checkpoint));
+  }
+  collectively(parts_.comm, [this] {
+    if (parts_.steps.step().data_error()) throw Error(*parts_.steps.step().data_error());
+  });
+}
+
 void TrainingLoop::end_run() {
   parts_.saver.save_and_wait(state_);
   parts_.parallel.await_gathers();
@@ -123,6 +144,7 @@ void TrainingLoop::end_run() {
                           complete       ? "finished"
                           : out_of_time_ ? "stopped before the time limit"
                                          : "stopped on request");
+  if (!complete) parts_.reporter.say(advice_after(ExitStatus::stopped));
 }
 
 Boundary TrainingLoop::next_boundary() const noexcept {
@@ -163,6 +185,7 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
         "data {:.0f} % of the time); raise --loader-threads, now {}, or see lockstep bench loader",
         rates->loaded, rates->computed, 100 * rates->share, parts_.loader_threads));
   }
+  watch_sharding(result);
   parts_.stop_timer.step_took(seconds);
   epoch_seconds_ += seconds;
   own_loss_ += result.own_loss;
@@ -181,6 +204,15 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   if (next.epoch != epoch) close_epoch(lr);
   state_.epoch = next.epoch;
   state_.position = next.position;
+}
+
+void TrainingLoop::watch_sharding(const StepResult& result) {
+  if (!sharding_) return;
+  const auto means = sharding_->add(result.times, result.own_samples);
+  if (!means) return;
+  const auto advice = hybrid_advice(parts_.plan.config, parts_.engine.graph(), parts_.comm.size(),
+                                    parts_.nodes, *means);
+  if (advice) parts_.reporter.warn(*advice);
 }
 
 void TrainingLoop::close_epoch(double lr) {
@@ -224,7 +256,9 @@ void TrainingLoop::change_size() {
 
 void TrainingLoop::check_replicas(bool must) {
   if (!replica_check_ || checked_step_ == state_.step) return;
-  if (!must && state_.step % parts_.plan.config.check_replicas_every != 0) return;
+  check_is_due_ |= must || state_.step % parts_.plan.config.check_replicas_every == 0;
+  if (!check_is_due_ || !replicas_equal_) return;
+  check_is_due_ = false;
   parts_.board.enter(Phase::checks);
   const TraceSpan span(phases(), "replica check");
   checked_step_ = state_.step;
@@ -238,11 +272,14 @@ void TrainingLoop::check_replicas(bool must) {
   throw Error(*drift);
 }
 
-bool TrainingLoop::stop_due() noexcept {
+bool TrainingLoop::stop_due(std::int64_t step) noexcept {
   if (SignalFlag::received() != 0) return true;
   // If the directory is lost, stop: the last save then reports it on all ranks.
   if (parts_.directory != nullptr && parts_.directory->is_lost()) return true;
-  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), parts_.saver.busy());
+  const std::int64_t next =
+      std::min(next_equal_step(parts_.plan.config, parts_.geometry, state_, step + 1), last_step_);
+  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(),
+                                          {.saving = parts_.saver.busy(), .steps = next - step});
   return out_of_time_;
 }
 
@@ -283,7 +320,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
 }
 
 std::optional<Evaluations> TrainingLoop::evaluate() {
-  const auto stop_wanted = [this] { return stop_due(); };
+  const auto stop_wanted = [this] { return stop_due(state_.step); };
   Evaluations evaluations;
   auto of_weights = parts_.evaluator->run(stop_wanted);
   if (!of_weights) return std::nullopt;
@@ -296,6 +333,7 @@ std::optional<Evaluations> TrainingLoop::evaluate() {
 }
 
 bool TrainingLoop::evaluate_if_due() {
+  if (!replicas_equal_) return true;
   if (!is_evaluation_due(parts_.plan.config, eval_interval_, state_)) return true;
   parts_.parallel.await_gathers();
   const TraceSpan span(phases(), "evaluation");

@@ -4,6 +4,7 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/health/feeding_watch.hpp"
 #include "lockstep/health/replica_check.hpp"
+#include "lockstep/health/sharding_watch.hpp"
 #include "lockstep/health/stop_timer.hpp"
 #include "lockstep/health/straggler_watch.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -36,6 +37,7 @@ struct TrainingLoopParts {
   Engine& engine;
   ParallelState& parallel;
   int shard_group;  ///< its size in ranks
+  int nodes;
   TrainingSteps& steps;
   Evaluator* evaluator;   ///< null: no validation split
   ModelAverage* average;  ///< evaluated too; null: none
@@ -57,6 +59,8 @@ class TrainingLoop final {
   TrainingResult run();
 
  private:
+  /// Warns once if groups of fewer ranks would shorten a step.
+  void watch_sharding(const StepResult& result);
   /// Saves, and reports how the run ended.
   void end_run();
   [[nodiscard]] bool finished() const noexcept;
@@ -64,6 +68,10 @@ class TrainingLoop final {
   [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
   /// What the next step ends.
   [[nodiscard]] Boundary next_boundary() const noexcept;
+  /// This rank's requests with the next step. Stops and saves wait until replicas are equal.
+  [[nodiscard]] StepRequests requests(StepSync sync, Boundary boundary);
+  /// Saves if the replicas are equal, and throws the error of a rank's data on all ranks.
+  void leave_with_data_error();
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
   /// Names the slow ranks of the steps since the last comparison. Collective.
@@ -80,7 +88,8 @@ class TrainingLoop final {
   [[nodiscard]] std::optional<Evaluations> evaluate();
   /// Call at a boundary that all ranks agree on. `must`: ignore the interval, before a save.
   void check_replicas(bool must);
-  [[nodiscard]] bool stop_due() noexcept;
+  /// Whether this rank wants the run to stop after step `step`, which leaves replicas equal.
+  [[nodiscard]] bool stop_due(std::int64_t step) noexcept;
   /// The training thread's row; null without a trace.
   [[nodiscard]] TraceRow* phases() noexcept;
 
@@ -95,9 +104,12 @@ class TrainingLoop final {
   double epoch_seconds_ = 0;
   StragglerWatch stragglers_;
   FeedingWatch feeding_;
+  std::optional<ShardingWatch> sharding_;  ///< rank 0's, if its engine does not queue
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
-  double checks_seconds_ = 0;  ///< of this boundary's replica checks and comparison of ranks
+  bool check_is_due_ = false;   ///< of replicas
+  bool replicas_equal_ = true;  ///< false after a local step, until the next average
+  double checks_seconds_ = 0;   ///< of this boundary's replica checks and comparison of ranks
   bool out_of_time_ = false;
   bool evaluation_was_stopped_ = false;
   double own_loss_ = 0;

@@ -16,6 +16,8 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
   ComputeOptions result{.device = config.device,
                         .comm = config.comm,
                         .all_reduce = config.all_reduce,
+                        .comm_progress = config.comm_progress,
+                        .cores = options.cores,
                         .precision = config.precision,
                         .threads = options.threads,
                         .tail_size = config.shard == ShardMode::none ? tail_size : 0,
@@ -51,10 +53,20 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
                           grid, comm);
   if (options.watch != nullptr) options.watch->name_devices(compute_->device_name());
   Communicator* arenas = &compute_->arena_communicator();
-  if (options.watch != nullptr) arenas = &options.watch->watched(*arenas, "the arenas'");
+  if (options.watch != nullptr) {
+    arenas = &options.watch->watched(*arenas, "the arenas'");
+  } else if (options.trace != nullptr && !engine().memory().queues()) {
+    arenas = &traced_.emplace(*arenas, *options.trace);
+  }
   const HybridComms groups = hybrid_groups(*compute_, options.watch);
   parallel_ = make_parallel_state(config, engine(), comm, *arenas, tail_size, groups);
   optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_shards());
+  if (config.sync_every > 0) {
+    replicas_.emplace(engine(), *arenas, *optimizer_,
+                      ReplicaAverager::Options{
+                          .averages_slots = config.sync_momentum == SyncMomentum::average,
+                          .bucket_bytes = static_cast<std::size_t>(config.bucket_mb * 0x1p20)});
+  }
   if (config.ema_decay > 0) average_.emplace(engine(), *parallel_, *optimizer_);
   require_agreement(comm, layout_text(engine()), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");

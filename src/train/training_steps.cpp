@@ -77,6 +77,7 @@ void TrainingSteps::change(const TrainingState& state) {
                                  .clip_grad_norm = parts_.config.clip_grad_norm,
                                  .loss_scale = loss_scale_of(parts_.config, state),
                                  .has_collectives = session.training_has_collectives(),
+                                 .replicas = session.replicas(),
                                  .average = session.average(),
                                  .board = &parts_.board,
                                  .trace = parts_.trace});

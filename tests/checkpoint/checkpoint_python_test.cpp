@@ -1,4 +1,4 @@
-#define BOOST_TEST_MODULE checkpoint_python
+#include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include "checkpoint/example_checkpoint.hpp"
@@ -15,7 +15,7 @@ constexpr const char* python = LOCKSTEP_PYTHON;
 
 bool run_python(const TemporaryDirectory& directory, const std::string& code) {
   write_file(directory / "script.py", code);
-  const std::string command = std::string(python) + " " + directory / "script.py";
+  const std::string command = fmt::format("{} {}", python, directory / "script.py");
   return std::system(command.c_str()) == 0;
 }
 

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE checkpoint
 #include <boost/test/unit_test.hpp>
 
 #include "checkpoint/example_checkpoint.hpp"

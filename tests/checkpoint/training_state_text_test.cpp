@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE training_state_text
 #include "lockstep/checkpoint/training_state_text.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE save_backoff
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/checkpointing/save_backoff.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE stall_alarm
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/checkpointing/stall_alarm.hpp"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests the program's command line: help, errors, packing, benchmarks and inspection."""
 
+import difflib
 import gzip
 import json
 import os
@@ -34,14 +35,17 @@ def write_idx(folder, part, count, side):
 
 def help_and_usage():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
-    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "bench", "scale", "doctor", "usage:"])
-    for command in ("train", "eval", "pack", "inspect", "export", "bench", "scale", "doctor"):
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
+        check(LOCKSTEP, [command, "--help", "all"], 0, prints=["lockstep " + command, "--"])
     top = pathlib.Path(__file__).parents[2]
     page = subprocess.run([top / "scripts/options-page", LOCKSTEP], capture_output=True, text=True, timeout=60).stdout
-    expect(page.count("\n  --") > 90 and page == (top / "docs/options.md").read_text(), "docs/options.md matches the output of scripts/options-page")
+    kept = (top / "docs/options.md").read_text()
+    expect(page.count("\n  --") > 90 and page == kept, "docs/options.md matches the output of scripts/options-page")
+    print("\n".join(difflib.unified_diff(kept.splitlines(), page.splitlines(), "docs/options.md", "scripts/options-page", n=0, lineterm="")))
     for ranks in (None, 3):
-        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "bench", "scale", "doctor"))])
+        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
     tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
     expect(len(tries) == 1, f"one suggested command: {said}")
@@ -100,9 +104,12 @@ def benchmarking(folder):
         result = json.loads(check(LOCKSTEP, ["bench", "checkpoint", *small, "--directory", folder, "--json"], 0, ranks))
         expect(result["benchmark"] == "checkpoint", "bench checkpoint --json")
     check(LOCKSTEP, ["bench", "step", *small], 0, prints=["images/s", "mini-resnet"])
+    result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--bucket-mb", 0.01, "--json"], 0, 2))
+    expect(result["hidden_communication_seconds"] > 0, f"bench step: hidden communication: {result}")
     for group in ("1", "2"):
         result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--shard", "hybrid", "--shard-group", group, "--json"], 0, 2))
         expect((result["shard"], result["shard_group"]) == ("hybrid", int(group)), f"a step in groups of {group}: {result}")
+        expect(result["hidden_communication_seconds"] is None, "bench step --shard hybrid: hidden communication is unknown")
     check(LOCKSTEP, ["bench", "step", *small, "--shard", "full", "--shard-group", "2"], 64, says=["belongs to --shard hybrid"])
     result = json.loads(check(LOCKSTEP, ["bench", "ops", *small, "--json"], 0))
     kinds = {kind["kind"]: kind for kind in result["kinds"]}
@@ -119,7 +126,10 @@ def inspecting(folder):
     odd = os.fsencode(folder) + b"/\xff.h5"
     os.link(next(data.glob("train*.h5")), odd)
     answer = subprocess.run([LOCKSTEP, b"inspect", odd, b"--json"], capture_output=True, timeout=60)
-    expect(answer.returncode == 0 and json.loads(answer.stdout)["path"].endswith("/\ufffd.h5"), "inspect of a path that is not UTF-8")
+    expect(answer.returncode == 0 and json.loads(answer.stdout)["path"].endswith("/\ufffd.h5") and answer.stdout.isascii(), "inspect of a path that is not UTF-8")
+    # Names cannot control the terminal: C0 and C1 sequences, and a change of direction.
+    answer = subprocess.run([LOCKSTEP, "inspect", "/nowhere/é\x1b]0;x\x07\x9b5m\u202e".encode() + b"\xff"], capture_output=True, timeout=60)
+    expect(answer.returncode == 66 and "/nowhere/é\\x1b]0;x\\x07\\xc2\\x9b5m\\xe2\\x80\\xae\\xff".encode() in answer.stderr, f"a hostile path in an error: {answer}")
     expect([s["samples"] for s in printed["splits"]] == [500, 60], "inspect counts samples")
     expect(all(s["verified"] for s in printed["splits"]), "inspect verifies")
     shard = data / "train-00002-of-00005.h5"
@@ -129,7 +139,10 @@ def inspecting(folder):
     check(LOCKSTEP, [*scale, "--link", "400gbit"], 0, prints=["predicted, not measured", "64 nodes with 8 ranks each", "hybrid", "recommended: --bucket-mb"])
     rows = {rate: json.loads(check(LOCKSTEP, [*scale, "--link", rate, "--json"], 0))["rows"][0] for rate in ("400gbit", "1gbit")}
     expect(rows["400gbit"]["efficiency"] > 0.95 > 0.5 > rows["1gbit"]["efficiency"], f"efficiency falls with the link: {rows}")
-    check(LOCKSTEP, [*scale, "--link", "1gbit"], 0, prints=["with a larger global batch: --accumulate"])
+    check(LOCKSTEP, [*scale, "--link", "1gbit"], 0, prints=["with a larger global batch: --accumulate", "warning: --shard full over all 512 ranks takes",
+                                                       "--shard hybrid in groups of 8 takes"])
+    few = ["scale", "--model", "resnet50", "--nodes", 4, "--gpus-per-node", 8, "--images-per-second", 3000, "--link", "1gbit"]
+    expect("warning" not in check(LOCKSTEP, few, 0), "no warning for few ranks")
     check(LOCKSTEP, [*scale, "--link", "fast"], 64, says=["--link fast is no rate", "400gbit"])
     check(LOCKSTEP, scale, 64, says=["--link is missing"])
     check(LOCKSTEP, [*scale, "--link", "1gbit", "--shard-group", 3], 64, says=["--shard-group 3 does not divide 512 ranks"])

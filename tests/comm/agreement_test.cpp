@@ -1,7 +1,7 @@
-#define BOOST_TEST_MODULE agreement
 #include <boost/test/unit_test.hpp>
 
 #include "comm/mpi_fixture.hpp"
+#include "lockstep/comm/first_text.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -60,6 +60,18 @@ BOOST_AUTO_TEST_CASE(texts_of_any_length_are_gathered_in_rank_order) {
     BOOST_TEST(all[static_cast<std::size_t>(rank)] == text_of(rank));
   }
   BOOST_TEST((none == std::vector<std::string>(static_cast<std::size_t>(comm->size()))));
+}
+
+BOOST_AUTO_TEST_CASE(the_first_text_is_that_of_the_lowest_rank_with_one) {
+  const auto comm = make_mpi_communicator();
+  const auto text_of = [](int rank) { return "reason " + std::string(1 + 100 * rank, 'r'); };
+
+  BOOST_TEST(first_text(*comm, "").empty());
+  for (int lowest = 0; lowest < comm->size(); ++lowest) {
+    const std::string mine = comm->rank() < lowest ? "" : text_of(comm->rank());
+
+    BOOST_TEST(first_text(*comm, mine) == text_of(lowest));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(work_that_succeeds_everywhere_throws_nowhere) {

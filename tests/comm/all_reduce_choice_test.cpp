@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE all_reduce_choice
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/all_reduce_choice.hpp"

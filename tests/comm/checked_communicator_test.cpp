@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE checked_communicator
 #include <boost/test/unit_test.hpp>
 
 #include "comm/communicator_suite.hpp"

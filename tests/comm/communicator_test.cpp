@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE communicator
 #include <boost/test/unit_test.hpp>
 
 #include "comm/allocation_count.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE device_groups
 #include "comm/communicator_suite.hpp"
 #include "comm/groups_rig.hpp"
 #include "comm/mpi_fixture.hpp"

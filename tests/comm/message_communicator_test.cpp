@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE message_communicator
 #include <boost/test/unit_test.hpp>
 
 #include "comm/allocation_count.hpp"
@@ -28,7 +27,7 @@ MessageCommunicatorOptions small(BlockSchedule schedule) {
   MessageCommunicatorOptions options;
   options.schedule = schedule;
   options.piece_bytes = 1024;
-  options.receive_buffer_bytes = 3 * 1024;
+  options.receive_buffer_bytes = std::size_t{3} * 1024;
   options.part_bytes = 40000;
   options.window_bytes = 16384;
   return options;
@@ -57,14 +56,17 @@ int ranks_on_host() {
   return size;
 }
 
-/// Calls `visit` with a communicator for each schedule, on one level and on two: between the hosts
-/// if there are several, else as if each two ranks were a node, if their number is even.
+/// Calls `visit` with a communicator for each schedule, progressed by a thread and by calls, on one
+/// level and on two: between the hosts if there are several, else as if each two ranks were a node,
+/// if their number is even.
 template <typename Visit>
 void for_each_kind(Visit&& visit) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  for (const BlockSchedule schedule : {BlockSchedule::halving, BlockSchedule::ring}) {
-    MessageCommunicatorOptions options = small(schedule);
+  for (const int kind : {0, 1, 2, 3}) {
+    MessageCommunicatorOptions options =
+        small(kind % 2 == 0 ? BlockSchedule::halving : BlockSchedule::ring);
+    if (kind / 2 == 1) options.prepare_thread = [] {};
     visit(Messages(options));
     if (const int on_host = ranks_on_host(); on_host < ranks_of_job()) {
       if (on_host == 1) continue;

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE message_plan
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/comm/messages/message_plan.hpp"

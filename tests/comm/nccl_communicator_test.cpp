@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE nccl_communicator
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "comm/allocation_count.hpp"
 #include "comm/communicator_suite.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE nccl_fault
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/sharded_step.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE nccl_without_windows
 #include "lockstep/comm/nccl_api.hpp"
 
 #include <boost/test/unit_test.hpp>

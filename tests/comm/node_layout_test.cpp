@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE node_layout
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/comm/levels/node_layout.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE rank_groups
 #include "lockstep/comm/rank_groups.hpp"
 
 #include <boost/test/unit_test.hpp>

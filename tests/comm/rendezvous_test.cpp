@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE rendezvous
 #include "lockstep/comm/rendezvous.hpp"
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/core/error.hpp"

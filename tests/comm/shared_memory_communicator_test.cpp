@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE shared_memory_communicator
 #include <boost/test/unit_test.hpp>
 
 #include "comm/allocation_count.hpp"
@@ -236,18 +235,23 @@ BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
 BOOST_AUTO_TEST_CASE(a_long_wait_sleeps) {
   if (is_alone()) return;
   const Shared shared;
-  std::vector<float> values(100, 1.0F);
-  if (shared.mpi->rank() == 0) std::this_thread::sleep_for(400ms);
   // A yield is no voluntary switch: the thread could go on.
   const auto switches = [] {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nvcsw;
   };
-  const long before = switches();
-  shared.comm->all_reduce(std::span(values), ReduceOp::sum);
-  if (shared.mpi->rank() != 0) BOOST_TEST(switches() - before > 10);
-  BOOST_TEST(values.front() == static_cast<float>(shared.mpi->size()));
+  // On a busy machine a rank may itself be so late that it need not wait, but hardly each time.
+  long most = 0;
+  for (int time = 0; time < 3; ++time) {
+    if (shared.mpi->rank() == 0) std::this_thread::sleep_for(200ms);
+    std::vector<float> values(100, 1.0F);
+    const long before = switches();
+    shared.comm->all_reduce(std::span(values), ReduceOp::sum);
+    most = std::max(most, switches() - before);
+    BOOST_TEST(values.front() == static_cast<float>(shared.mpi->size()));
+  }
+  if (shared.mpi->rank() != 0) BOOST_TEST(most > 10);
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_allocation_is_reported_on_all_ranks) {

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE stale_segments
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/comm/shared_memory/shared_segment.hpp"

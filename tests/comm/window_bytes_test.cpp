@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE window_bytes
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/comm/shared_memory/piece_exchange.hpp"

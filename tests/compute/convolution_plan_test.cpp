@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE convolution_plan
 #include "lockstep/compute/convolution_plan.hpp"
 
 #include "core/sanitizers.hpp"

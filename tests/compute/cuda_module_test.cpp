@@ -1,9 +1,9 @@
-#define BOOST_TEST_MODULE cuda_module
 #include "lockstep/compute/cuda_module.hpp"
 
 #include "compute/module_interface.hpp"
 #include "lockstep/core/error.hpp"
 
+#include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ namespace {
 
 /// Path of the fake module `name` in the build.
 std::string fake(const std::string& name) {
-  return std::string(FAKE_MODULES) + "/" + name;
+  return fmt::format("{}/{}", FAKE_MODULES, name);
 }
 
 void look_in(const std::string& directories) {
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(real_module_loads_and_reports_the_devices_of_this_host) {
 BOOST_AUTO_TEST_CASE(real_module_marks_steps_phases_and_buckets_for_profilers) {
 #ifdef REAL_MODULE
   setenv("NVTX_INJECTION64_PATH", PROFILER, 1);
-  void* const module = dlopen((std::string(REAL_MODULE) + "/" + gpu::module_file_name).c_str(),
+  void* const module = dlopen(fmt::format("{}/{}", REAL_MODULE, gpu::module_file_name).c_str(),
                               RTLD_NOW | RTLD_LOCAL);
   BOOST_REQUIRE_MESSAGE(module != nullptr, dlerror());
   void* const profiler = dlopen(PROFILER, RTLD_NOW | RTLD_LOCAL);

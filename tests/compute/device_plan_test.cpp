@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE device_plan
 #include "lockstep/compute/device_plan.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE run_choices
 #include "../../src/compute/run_choices.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE option_value
 #include <boost/test/unit_test.hpp>
 
 #include "config/refusal.hpp"

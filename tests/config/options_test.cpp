@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE options
 #include <boost/test/unit_test.hpp>
 
 #include "config/refusal.hpp"
@@ -159,6 +158,12 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "32",
                                "--batch-norm",
                                "sync",
+                               "--sync-every",
+                               "8",
+                               "--sync-start",
+                               "1.5",
+                               "--sync-momentum",
+                               "local",
                                "--bucket-mb",
                                "4",
                                "--grad-compression",
@@ -292,6 +297,9 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
       .label_smoothing = 0.1,
       .precision = Precision::bf16,
       .batch_norm = BatchNormScope::sync,
+      .sync_every = 8,
+      .sync_start = 1.5,
+      .sync_momentum = SyncMomentum::local,
       .bucket_mb = 4,
       .grad_compression = GradCompression::fp16,
       .reduce_dtype = CommunicationDtype::fp16,
@@ -419,7 +427,8 @@ BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {
 
 BOOST_AUTO_TEST_CASE(an_unreadable_file_is_no_input) {
   const auto directory = std::filesystem::temp_directory_path();
-  for (const std::string& path : {std::string("/nowhere/no.ini"), directory.string()}) {
+  for (const std::string& path : {std::string("/nowhere/no.ini"), directory.string(),
+                                  "/" + std::string(300, 'a'), std::string("/proc/self/mem")}) {
     BOOST_CHECK_EXCEPTION(
         static_cast<void>(parse_train_options({"--config", path})), Error, [&](const Error& error) {
           return error.status() == ExitStatus::no_input && contains(error.what(), path);
@@ -442,7 +451,7 @@ BOOST_AUTO_TEST_CASE(a_file_is_read_to_its_end) {
 }
 
 BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
-  const std::string help = train_help();
+  const std::string help = train_help(HelpDetail::all);
   const Config defaults;
   for (const OptionName& option : train_options().names()) {
     BOOST_TEST_CONTEXT(option.name) {
@@ -467,6 +476,25 @@ BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
 }
 
 BOOST_AUTO_TEST_CASE(help_lines_fit_a_hundred_columns) {
-  std::istringstream help(train_help());
+  std::istringstream help(train_help(HelpDetail::all) + train_help(HelpDetail::first));
   for (std::string line; std::getline(help, line);) BOOST_TEST(line.size() <= 100U);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_help_fits_a_screen_and_names_the_rest) {
+  const std::string help = train_help(HelpDetail::first);
+  std::set<std::string> shown;
+  const std::regex option("\n  --(?:\\[no-\\])?([a-z-]+)");
+  for (auto found = std::sregex_iterator(help.begin(), help.end(), option);
+       found != std::sregex_iterator(); ++found) {
+    shown.insert((*found)[1]);
+  }
+  BOOST_TEST(shown.size() == 12U);  // with --config and --print-config
+  const auto names = train_options().names();
+  for (const std::string& name : shown) {
+    const bool known =
+        std::ranges::any_of(names, [&](const auto& each) { return each.name == name; });
+    BOOST_TEST((known || name == "config" || name == "print-config"), name);
+  }
+  BOOST_TEST(std::ranges::count(help, '\n') <= 40);
+  BOOST_TEST(contains(help, "--help all shows " + std::to_string(names.size() - 10) + " more"));
 }

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE print_config
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/config/option_table.hpp"
@@ -109,6 +108,9 @@ Config random_config(Random& random) {
   c.label_smoothing = real(random, 0, 1);
   c.precision = static_cast<Precision>(whole(random, 0, 3));
   c.batch_norm = static_cast<BatchNormScope>(whole(random, 0, 1));
+  c.sync_every = whole(random, 0, 1000);
+  c.sync_start = real(random, 0, 9);
+  c.sync_momentum = static_cast<SyncMomentum>(whole(random, 0, 1));
   c.bucket_mb = real(random, 1e-3, 1000);
   c.grad_compression = static_cast<GradCompression>(whole(random, 0, 2));
   c.reduce_dtype = static_cast<CommunicationDtype>(whole(random, 0, 3));

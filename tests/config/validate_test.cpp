@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE validate
 #include <boost/test/unit_test.hpp>
 
 #include "config/refusal.hpp"
@@ -191,7 +190,8 @@ BOOST_AUTO_TEST_CASE(winograds_algorithm_needs_a_cpu) {
 }
 
 BOOST_AUTO_TEST_CASE(exactly_one_source_of_data_is_required) {
-  check_refused([](Config& c) { c.data = ""; }, {"no data", "--data", "--synthetic"});
+  check_refused([](Config& c) { c.data = ""; },
+                {"no data", "--data", "lockstep pack", "--synthetic"});
   check_refused([](Config& c) { c.synthetic = true; }, {"--data shards", "--synthetic"});
   check_refused(
       [](Config& c) {
@@ -238,6 +238,31 @@ BOOST_AUTO_TEST_CASE(an_average_needs_a_decay_below_one) {
   }
   check_refused([](Config& c) { c.ema_every = 0; }, {"--ema-every"});
   check_refused([](Config& c) { c.ema_every = 2; }, {"--ema-every 2", "belongs to --ema-decay"});
+}
+
+BOOST_AUTO_TEST_CASE(local_sgd_needs_replicas_whose_steps_are_alike) {
+  const auto local = [](auto change) {
+    return [=](Config& c) {
+      c.sync_every = 4;
+      change(c);
+    };
+  };
+  BOOST_TEST(is_valid(local([](Config& c) { c.sync_start = 0.5; })));
+  BOOST_TEST(is_valid(local([](Config& c) {
+    c.sync_start = 0.5;
+    c.grad_compression = GradCompression::bf16;
+  })));
+  check_refused(local([](Config& c) { c.shard = ShardMode::grad; }), {"--shard grad"});
+  check_refused(local([](Config& c) { c.batch_norm = BatchNormScope::sync; }),
+                {"--batch-norm sync"});
+  check_refused(local([](Config& c) { c.precision = Precision::fp16; }), {"--precision fp16"});
+  check_refused(local([](Config& c) { c.sync_start = static_cast<double>(c.epochs); }),
+                {"--sync-start"});
+  check_refused(local([](Config& c) { c.reduce_dtype = CommunicationDtype::bf16; }),
+                {"--reduce-dtype", "--sync-start"});
+  check_refused([](Config& c) { c.sync_start = 1; }, {"--sync-start 1 belongs to --sync-every"});
+  check_refused([](Config& c) { c.sync_momentum = SyncMomentum::local; },
+                {"--sync-momentum local belongs to --sync-every"});
 }
 
 BOOST_AUTO_TEST_CASE(nesterov_needs_sgd_with_momentum) {

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE engine_conformance
 #include "conformance/harness.hpp"
 #include "engine/cpu_bf16.hpp"
 #include "lockstep/engine/cpu_engine.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE engine_program
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"

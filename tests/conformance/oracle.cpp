@@ -88,29 +88,35 @@ class Runner {
   void forward(const Input&) { out() = problem_.images; }
   void backward(const Input&) {}
 
-  /// Calls visit(output index, input index, weight index) for each product of a convolution.
+  /// The products of a convolution with one weight: of `count` outputs in a row, and of inputs that
+  /// are `stride` apart.
+  struct ProductRow {
+    std::size_t output, input, weight, count, stride;
+  };
   template <typename Visit>
-  void for_each_product(const Conv2d& op, Visit&& visit) const {
+  void for_each_row(const Conv2d& op, Visit&& visit) const {
     const Extents from = extents(op.input);
     const Extents to = extents(static_cast<ValueId>(id_));
-    const std::int64_t k = op.options.kernel;
-    const std::int64_t seen = from.c / op.options.groups;
+    const auto& [k, stride, padding, groups] =
+        std::tie(op.options.kernel, op.options.stride, op.options.padding, op.options.groups);
+    const std::int64_t seen = from.c / groups;
     for (std::int64_t n = 0; n < to.n; ++n) {
       for (std::int64_t o = 0; o < to.c; ++o) {
-        const std::int64_t first = o / (to.c / op.options.groups) * seen;
-        for (std::int64_t y = 0; y < to.h; ++y) {
-          for (std::int64_t x = 0; x < to.w; ++x) {
-            for (std::int64_t c = 0; c < seen; ++c) {
-              for (std::int64_t r = 0; r < k; ++r) {
-                for (std::int64_t s = 0; s < k; ++s) {
-                  const std::int64_t iy = y * op.options.stride - op.options.padding + r;
-                  const std::int64_t ix = x * op.options.stride - op.options.padding + s;
-                  if (iy < 0 || iy >= from.h || ix < 0 || ix >= from.w) continue;
-                  visit(to.index(n, o, y, x), from.index(n, first + c, iy, ix),
-                        at(((o * seen + c) * k + r) * k + s));
-                }
-              }
-            }
+        const std::int64_t first = o / (to.c / groups) * seen;
+        for (std::int64_t weight = 0; weight < seen * k * k; ++weight) {
+          const std::int64_t c = weight / (k * k), r = weight / k % k, s = weight % k;
+          // x * stride - padding + s is within the image from `begin` to before `end`.
+          const std::int64_t begin = std::max<std::int64_t>(0, (padding - s + stride - 1) / stride);
+          const std::int64_t last = from.w - 1 + padding - s;
+          const std::int64_t end = last < 0 ? 0 : std::min(to.w, last / stride + 1);
+          for (std::int64_t y = 0; y < to.h && begin < end; ++y) {
+            const std::int64_t iy = y * stride - padding + r;
+            if (iy < 0 || iy >= from.h) continue;
+            visit(ProductRow{.output = to.index(n, o, y, begin),
+                             .input = from.index(n, first + c, iy, begin * stride - padding + s),
+                             .weight = at(o * seen * k * k + weight),
+                             .count = at(end - begin),
+                             .stride = at(stride)});
           }
         }
       }
@@ -120,8 +126,10 @@ class Runner {
     const Values& input = in(op.input);
     const Values& weight = parameter(0);
     Values& output = out();
-    for_each_product(op, [&](std::size_t o, std::size_t i, std::size_t w) {
-      output[o] += input[i] * weight[w];
+    for_each_row(op, [&](const ProductRow& row) {
+      for (std::size_t j = 0; j < row.count; ++j) {
+        output[row.output + j] += input[row.input + j * row.stride] * weight[row.weight];
+      }
     });
     if (op.options.bias) add_bias();
   }
@@ -131,9 +139,14 @@ class Runner {
     const Values& gradient = out_gradient();
     Values& input_gradient = in_gradient(op.input);
     Values& weight_gradient = parameter_gradient(0);
-    for_each_product(op, [&](std::size_t o, std::size_t i, std::size_t w) {
-      input_gradient[i] += gradient[o] * weight[w];
-      weight_gradient[w] += gradient[o] * input[i];
+    for_each_row(op, [&](const ProductRow& row) {
+      double sum = 0;
+      for (std::size_t j = 0; j < row.count; ++j) {
+        const std::size_t i = row.input + j * row.stride;
+        input_gradient[i] += gradient[row.output + j] * weight[row.weight];
+        sum += gradient[row.output + j] * input[i];
+      }
+      weight_gradient[row.weight] += sum;
     });
     if (op.options.bias) sum_bias_gradient();
   }

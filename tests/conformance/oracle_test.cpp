@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE oracle
 #include "conformance/oracle.hpp"
 
 #include "conformance/fixtures.hpp"

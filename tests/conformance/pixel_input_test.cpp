@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE pixel_input
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE core
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/core/aligned_buffer.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE augment
 #include "lockstep/data/augment.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE auto_augment
 #include "lockstep/data/auto_augment.hpp"
 
 #include "data/shard_fixture.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE cifar
 #include "lockstep/data/cifar.hpp"
 
 #include "lockstep/core/error.hpp"

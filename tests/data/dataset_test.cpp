@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE dataset
 #include "lockstep/data/dataset.hpp"
 
 #include "comm/mpi_fixture.hpp"
@@ -107,6 +106,20 @@ BOOST_AUTO_TEST_CASE(all_ranks_see_the_whole_split) {
   BOOST_TEST(dataset->describe(3) == shard_path(directory.path(), 1, 5) + ": sample 0");
   BOOST_TEST(has_split(directory.path(), "train"));
   BOOST_TEST(!has_split(directory.path(), "val"));
+}
+
+BOOST_AUTO_TEST_CASE(class_names_that_are_not_utf8_are_the_same_on_all_ranks) {
+  const auto comm = make_mpi_communicator();
+  const SharedDirectory directory(*comm, [](const std::string& path) {
+    write_shards(path, 2,
+                 {.class_names = {"caf\xe9", "gr\xc3\xbcn", "", "\"dog\", hot\\\n\xff\xfe"}});
+  });
+
+  const DatasetInfo info = open_dataset(directory.path(), "train", *comm)->info();
+
+  const std::vector<std::string> expected{"caf\xef\xbf\xbd", "gr\xc3\xbcn", "",
+                                          "\"dog\", hot\\\n\xef\xbf\xbd\xef\xbf\xbd"};
+  BOOST_TEST(info.class_names == expected, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(the_identity_changes_with_a_label_and_with_a_pixel) {

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE decode
 #include "lockstep/data/decode.hpp"
 
 #include "data/shard_fixture.hpp"

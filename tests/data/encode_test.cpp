@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE encode
 #include "lockstep/data/encode.hpp"
 
 #include "data/shard_fixture.hpp"

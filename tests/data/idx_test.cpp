@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE idx
 #include "lockstep/data/idx.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE label_file
 #include "data/label_file.hpp"
 
 #include "data/shard_fixture.hpp"

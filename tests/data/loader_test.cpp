@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE loader
 #include "lockstep/data/loader.hpp"
 
 #include "data/shard_fixture.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE mix
 #include "lockstep/data/mix.hpp"
 
 #include <boost/math/special_functions/beta.hpp>

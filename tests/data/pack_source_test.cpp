@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE pack_source
 #include "lockstep/data/pack_source.hpp"
 
 #include "data/pack_fixture.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE pack
 #include "lockstep/data/pack.hpp"
 
 #include "comm/mpi_fixture.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE pixel_loader
 #include "data/shard_fixture.hpp"
 #include "gpu/kernels/kernels.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -69,6 +68,8 @@ void append(const Batch& batch, AllBatches& all) {
                                 .padded = 4};
   std::vector<PaddedPixel> padded(
       static_cast<std::size_t>(batch.size * network.height * network.width));
+  std::vector<std::byte> workspace(
+      gpu::cut_images_workspace(extent, batch.pixels.height, batch.pixels.width));
   gpu::cut_images(nullptr, gpu::DataType::f32, extent,
                   {.data = batch.pixels.data,
                    .height = batch.pixels.height,
@@ -76,6 +77,7 @@ void append(const Batch& batch, AllBatches& all) {
                    .cuts = batch.pixels.cuts,
                    .values = batch.pixels.values,
                    .count = batch.size,
+                   .workspace = workspace.data(),
                    .erased = batch.pixels.erased,
                    .mixes = batch.mixes},
                   padded.data());

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE resample
 #include "lockstep/data/resample.hpp"
 
 #include "lockstep/core/philox.hpp"

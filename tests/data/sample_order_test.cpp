@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE sample_order
 #include "lockstep/data/sample_order.hpp"
 
 #include "lockstep/core/philox.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE shard_file
 #include "lockstep/data/shard_file.hpp"
 
 #include "data/shard_fixture.hpp"

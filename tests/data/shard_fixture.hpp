@@ -46,6 +46,7 @@ struct TestShard {
   std::optional<std::int64_t> classes = 4;
   std::vector<float> mean{0.1F, 0.2F, 0.3F};
   std::vector<float> std{0.5F, 0.6F, 0.7F};
+  std::vector<std::string> class_names = {};
 };
 
 [[nodiscard]] inline std::uint8_t pixel_of(std::int64_t sample, std::int64_t i) {
@@ -66,6 +67,7 @@ inline void write_attributes(const h5::File& file, const TestShard& shard) {
   if (shard.classes) h5::write_int64(file, "classes", *shard.classes);
   if (!shard.mean.empty()) h5::write_floats(file, "mean", shard.mean);
   if (!shard.std.empty()) h5::write_floats(file, "std", shard.std);
+  if (!shard.class_names.empty()) h5::write_strings(file, "class_names", shard.class_names);
 }
 
 inline void write_shard(const std::string& path, const TestShard& shard) {

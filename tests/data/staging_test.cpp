@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE staging
 #include "lockstep/data/staging.hpp"
 
 #include "comm/mpi_fixture.hpp"

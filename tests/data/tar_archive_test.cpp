@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE tar_archive
 #include "data/tar_archive.hpp"
 
 #include "data/archive_file.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE webdataset
 #include "data/webdataset_listing.hpp"
 
 #include "data/archive_file.hpp"

@@ -25,4 +25,12 @@ inline void expect(const Finding& finding, Verdict verdict,
   }
 }
 
+/// Checks that the text contains none of the words.
+inline void expect_without(const Finding& finding, std::initializer_list<std::string> words) {
+  for (const std::string& word : words) {
+    BOOST_TEST(finding.text.find(word) == std::string::npos,
+               "'" << word << "' is in: " << finding.text);
+  }
+}
+
 }  // namespace lockstep::doctor

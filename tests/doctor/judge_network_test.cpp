@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_judge_network
 #include "doctor/finding_checks.hpp"
 #include "lockstep/doctor/judge.hpp"
 
@@ -8,11 +7,11 @@ namespace {
 
 const std::vector<std::string> four_nodes{"node1", "node2", "node3", "node4"};
 
-/// All pairs of the four nodes, without faults.
-std::vector<NodePairFacts> all_pairs() {
+/// All pairs of these nodes, without faults.
+std::vector<NodePairFacts> all_pairs(int nodes = 4) {
   std::vector<NodePairFacts> pairs;
-  for (int i = 0; i < 4; ++i) {
-    for (int j = i + 1; j < 4; ++j) {
+  for (int i = 0; i < nodes; ++i) {
+    for (int j = i + 1; j < nodes; ++j) {
       const RouteFacts route{.interface = "ib0", .address = "10.1.0.7"};
       pairs.push_back({.first = i,
                        .second = j,
@@ -23,6 +22,10 @@ std::vector<NodePairFacts> all_pairs() {
     }
   }
   return pairs;
+}
+
+bool is_of(const NodePairFacts& pair, int node) {
+  return pair.first == node || pair.second == node;
 }
 
 }  // namespace
@@ -93,12 +96,135 @@ BOOST_AUTO_TEST_CASE(a_slow_pair_is_named) {
   BOOST_TEST(slow_pair(pairs) == nullptr);
 }
 
+BOOST_AUTO_TEST_CASE(nodes_with_a_slow_or_a_lossy_link_are_named_with_figures) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) {
+    pair.segments = {.sent = 10000, .retransmitted = 4};
+    if (is_of(pair, 1)) pair.segments.retransmitted = 210;
+    if (is_of(pair, 3)) {
+      pair.bandwidth = 200e6;
+      pair.latency = 41e-3;
+    }
+  }
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn,
+         {"the link of node2 loses packets: 2.1 % of TCP's segments were sent again",
+          "the link of node4 is slow: best pair 200 MB/s, 41.0 ms",
+          "the median node: 10.0 GB/s, 2.0 us", "--exclude=node2,node4"});
+}
+
+BOOST_AUTO_TEST_CASE(a_link_with_only_a_long_delay_is_slow) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) {
+    if (is_of(pair, 3)) pair.latency = 41e-3;
+  }
+
+  const Finding finding = judge_nodes(four_nodes, pairs);
+  expect(finding, Verdict::warn,
+         {"the link of node4 is slow: best pair 10.0 GB/s, 41.0 ms", "--exclude=node4"});
+  expect_without(finding, {"node1", "node2", "node3", "loses packets"});
+}
+
+BOOST_AUTO_TEST_CASE(a_few_retransmitted_segments_may_be_chance) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) {
+    if (is_of(pair, 1)) pair.segments = {.sent = 100, .retransmitted = 4};
+  }
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::ok, {"6 pairs"});
+}
+
+BOOST_AUTO_TEST_CASE(losses_between_all_nodes_are_no_reason_to_exclude_any) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) pair.segments = {.sent = 10000, .retransmitted = 300};
+  pairs[2].segments.retransmitted = 120;
+
+  const Finding finding = judge_nodes(four_nodes, pairs);
+  expect(finding, Verdict::warn,
+         {"packets are lost between all nodes: at least 1.2 % of TCP's segments were sent again",
+          "look at the switch, or at the cables of several nodes"});
+  expect_without(finding, {"--exclude", "node1", "node2", "node3", "node4"});
+  BOOST_TEST((finding.values.back() == std::pair<std::string, double>("loss", 0.012)));
+}
+
+BOOST_AUTO_TEST_CASE(two_lossy_links_of_three_cannot_be_told_from_three) {
+  const std::vector<std::string> three_nodes{"node1", "node2", "node3"};
+  auto pairs = all_pairs(3);
+  for (NodePairFacts& pair : pairs) {
+    for (const int node : {0, 1}) {
+      if (is_of(pair, node)) pair.segments = {.sent = 10000, .retransmitted = 300};
+    }
+  }
+
+  const Finding finding = judge_nodes(three_nodes, pairs);
+  expect(finding, Verdict::warn, {"between all nodes", "3.0 %"});
+  expect_without(finding, {"--exclude"});
+}
+
+BOOST_AUTO_TEST_CASE(one_lossy_link_of_three_is_named) {
+  const std::vector<std::string> three_nodes{"node1", "node2", "node3"};
+  auto pairs = all_pairs(3);
+  for (NodePairFacts& pair : pairs) {
+    if (is_of(pair, 0)) pair.segments = {.sent = 10000, .retransmitted = 300};
+  }
+
+  const Finding finding = judge_nodes(three_nodes, pairs);
+  expect(finding, Verdict::warn, {"the link of node1 loses packets", "--exclude=node1"});
+  expect_without(finding, {"node2", "node3"});
+}
+
+BOOST_AUTO_TEST_CASE(two_nodes_do_not_tell_which_of_them_loses_packets) {
+  auto pairs = all_pairs(2);
+  pairs[0].segments = {.sent = 10000, .retransmitted = 500};
+
+  const Finding finding = judge_nodes(std::vector<std::string>{"node1", "node2"}, pairs);
+  expect(finding, Verdict::ok, {"1 pair"});
+  expect_without(finding, {"node1", "node2"});
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_link_does_not_hide_a_bad_route) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) {
+    if (is_of(pair, 3)) pair.latency = 41e-3;
+  }
+  pairs[0].routes[0].error = "No route to host";
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn,
+         {"the link of node4 is slow", "--exclude=node4; node1 does not reach node2 over ib0",
+          "NCCL_SOCKET_IFNAME=^ib0"});
+}
+
+BOOST_AUTO_TEST_CASE(a_route_over_a_lossy_link_is_not_called_bad) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) {
+    if (is_of(pair, 1)) pair.segments = {.sent = 10000, .retransmitted = 210};
+  }
+  pairs[0].routes[0].error = "no answer";
+
+  const Finding finding = judge_nodes(four_nodes, pairs);
+  expect(finding, Verdict::warn, {"the link of node2 loses packets", "--exclude=node2"});
+  expect_without(finding, {"does not reach"});
+  pairs[1].routes[0].error = "No route to host";
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn,
+         {"the link of node2 loses packets", "; node1 does not reach node3 over ib0"});
+}
+
+BOOST_AUTO_TEST_CASE(one_bad_pair_is_no_bad_node) {
+  auto pairs = all_pairs();
+  pairs[3].bandwidth = 1e9;
+  pairs[3].segments = {.sent = 10000, .retransmitted = 500};
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn, {"node2 and node3 move 1.0 GB/s"});
+}
+
 BOOST_AUTO_TEST_CASE(a_slow_network_is_reported) {
   auto pairs = all_pairs();
   for (NodePairFacts& pair : pairs) pair.bandwidth = 110e6;
 
   expect(judge_nodes(four_nodes, pairs), Verdict::warn, {"110 MB/s", "btl_tcp_if_include"});
   BOOST_TEST(slow_pair(pairs) == &pairs[0]);
+  pairs[4].bandwidth = 90e6;
+  BOOST_TEST(slow_pair(pairs) == &pairs[4]);
 }
 
 BOOST_AUTO_TEST_CASE(nodes_without_a_tested_pair_fail) {

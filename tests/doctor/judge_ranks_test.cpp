@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_judge_ranks
 #include "doctor/finding_checks.hpp"
 #include "lockstep/doctor/judge.hpp"
 

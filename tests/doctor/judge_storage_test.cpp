@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_judge_storage
 #include "doctor/finding_checks.hpp"
 #include "doctor/measure.hpp"
 #include "io/temporary_directory.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_launch
 #include "lockstep/doctor/facts.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_rounds
 #include "doctor/rounds.hpp"
 
 #include <boost/test/unit_test.hpp>

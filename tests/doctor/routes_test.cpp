@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_routes
 #include "doctor/routes.hpp"
 
 #include <boost/test/unit_test.hpp>

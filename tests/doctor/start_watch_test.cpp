@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE doctor_start_watch
 #include "lockstep/doctor/start_watch.hpp"
 
 #include <unistd.h>

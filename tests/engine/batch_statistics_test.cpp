@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE batch_statistics
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/engine/batch_statistics.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE convolution_products
 #include "../../src/engine/cpu/convolution_products.hpp"
 #include "lockstep/core/bfloat16.hpp"
 

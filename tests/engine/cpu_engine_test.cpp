@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE cpu_engine
 #include "lockstep/engine/cpu_engine.hpp"
 
 #include "conformance/fixtures.hpp"

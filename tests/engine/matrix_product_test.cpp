@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE matrix_product
 #include "../../src/engine/cpu/matrix_product.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE memory_plan
 #include "lockstep/engine/memory_plan.hpp"
 
 #include "lockstep/core/philox.hpp"

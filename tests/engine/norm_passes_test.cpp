@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE norm_passes
 #include "../../src/engine/cpu/norm_passes.hpp"
 #include "lockstep/core/bfloat16.hpp"
 

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE recompute
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
 #include "engine/cpu_bf16.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE winograd
 #include "../../src/engine/cpu/winograd.hpp"
 
 #include "../../src/engine/cpu/convolution.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE fold_batch_norms
 #include <boost/test/unit_test.hpp>
 
 #include "export/small_model.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE onnx_messages
 #include <boost/test/unit_test.hpp>
 
 #include "export/onnx_messages.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE safetensors_file
 #include <boost/test/unit_test.hpp>
 
 #include "export/small_model.hpp"

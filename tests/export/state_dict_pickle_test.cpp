@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE state_dict_pickle
 #include <boost/test/unit_test.hpp>
 
 #include "export/state_dict_pickle.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE zip_archive
 #include <boost/test/unit_test.hpp>
 
 #include "export/zip_archive.hpp"

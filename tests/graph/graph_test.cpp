@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE graph
 #include "lockstep/graph/graph.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE initial_values
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/graph/graph.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE summary
 #include "lockstep/graph/summary.hpp"
 
 #include <algorithm>

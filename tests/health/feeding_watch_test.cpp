@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE feeding_watch
 #include "lockstep/health/feeding_watch.hpp"
 
 #include <boost/test/unit_test.hpp>

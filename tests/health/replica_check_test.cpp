@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE replica_check
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/engine/gpu/device_engine.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE step_times
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/core/philox.hpp"

@@ -19,7 +19,7 @@ mkdir "$work"
 
 # The commands of BUILD with the cross compiler in place of all words before the first option.
 git grep -lE 'core/vectors|vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp' | while read -r source; do
-  sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | head -n 1
+  sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | sed "s/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//" | head -n 1
 done | sed -E "s|^([^- ][^ ]* )+|$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
 count=$(wc -l <"$work/commands")
 [ "$count" -gt 0 ] || { echo "$build has no compile commands"; exit 1; }
@@ -31,7 +31,7 @@ runs() {  # TEST SOURCE...
   local test=$1
   shift
   sed -E "s|boost/test/unit_test.hpp|boost/test/included/unit_test.hpp|; s|\"../../src|\"$PWD/src|" "$test" >"$work/test.cpp"
-  "$compiler" -std=c++20 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -static -DFMT_HEADER_ONLY -Iinclude -Itests -idirafter /usr/include \
+  "$compiler" -std=c++20 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -static -DFMT_HEADER_ONLY -DBOOST_TEST_MODULE=aarch64 -Iinclude -Itests -idirafter /usr/include \
     "$@" "$work/test.cpp" -o "$work/test"
   "$emulator" "$work/test" --report_level=short
 }

@@ -31,7 +31,7 @@ compile() {  # FOLDER: the sources, with its headers before those of the build
   local source command count=0 folder folders=
   for folder in "$work/$1"/*/include; do folders+=" -isystem $folder"; done
   for source in src/comm/nccl/nccl_api.cpp src/compute/module/nvtx_marks.cpp src/engine/gpu/cuda/*.cpp; do
-    command=$(sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1|p" "$build/compile_commands.json" | head -n 1 | sed 's|\\\(.\)|\1|g')
+    command=$(sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1|p" "$build/compile_commands.json" | sed "s/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//" | head -n 1 | sed 's|\\\(.\)|\1|g')
     [ -n "$command" ] || { echo "skipped: $build has no GPU module (it does not compile $source)"; exit 77; }
     eval "${command/ -/ -fsyntax-only$folders -}" "$source"
     count=$((count + 1))

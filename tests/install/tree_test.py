@@ -24,8 +24,8 @@ def moved_tree(folder):
 
 
 def options(program, command):
-    """All options of the command, as --help and, for train, --print-config show them."""
-    found = set(re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", run([program, command, "--help"]), re.M))
+    """All options of the command, as --help all and, for train, --print-config show them."""
+    found = set(re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", run([program, command, "--help", "all"]), re.M))
     if command == "train":
         found |= set(re.findall(r"^([a-z0-9-]+)=", run([program, "train", "--print-config"]), re.M))
     assert found, f"{command} --help shows no options"
@@ -126,7 +126,7 @@ def the_manual_page_lists_every_option(folder):
     environment = {**os.environ, "MANPATH": str(tree / "share/man"), "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}
 
     text = run(["man", "-P", "cat", "lockstep"], env=environment)
-    sections = dict(re.findall(r"^   lockstep (\w+)\n(.*?)(?=^   lockstep \w|^[A-Z])", text, re.M | re.S))
+    sections = dict(re.findall(r"^   lockstep ([\w-]+)\n(.*?)(?=^   lockstep \w|^[A-Z])", text, re.M | re.S))
 
     assert set(commands(program)) == set(sections), (commands(program), sections.keys())
     for command, section in sections.items():

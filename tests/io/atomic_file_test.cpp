@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE atomic_file
 #include <boost/test/unit_test.hpp>
 
 #include "io/temporary_directory.hpp"

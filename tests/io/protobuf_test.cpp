@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE protobuf
 #include <boost/test/unit_test.hpp>
 
 #include "io/byte_text.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE models
 #include "lockstep/models/models.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE device_optimizer
 #include "../../src/optim/device/device_optimizer.hpp"
 #include "lockstep/config/config.hpp"
 

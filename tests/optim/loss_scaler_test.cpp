@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE loss_scaler
 #include "lockstep/optim/loss_scaler.hpp"
 
 #include <boost/test/unit_test.hpp>

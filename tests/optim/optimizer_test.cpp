@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE optimizer
 #include "lockstep/optim/optimizer.hpp"
 #include "../../src/optim/tensor_norms.hpp"
 #include "lockstep/config/config.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE schedule
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/config/config.hpp"
 

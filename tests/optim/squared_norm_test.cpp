@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE squared_norm
 #include "lockstep/core/philox.hpp"
 #include "lockstep/optim/optimizer.hpp"
 

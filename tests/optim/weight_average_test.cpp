@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE weight_average
 #include "lockstep/optim/weight_average.hpp"
 
 #include "lockstep/config/config.hpp"

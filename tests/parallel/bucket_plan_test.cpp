@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE bucket_plan
 #include "lockstep/parallel/bucket_plan.hpp"
 
 #include "lockstep/core/philox.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE gradient_reducer_device
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE gradient_reducer_fault
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE gradient_reducer_mpi
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/philox.hpp"

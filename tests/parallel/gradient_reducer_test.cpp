@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE gradient_reducer
 #include "lockstep/parallel/gradient_reducer.hpp"
 
 #include "comm/allocation_count.hpp"

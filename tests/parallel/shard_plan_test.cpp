@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE shard_plan
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/models/models.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE sharded_state_fault
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -96,7 +95,7 @@ struct Rig {
 
   /// Runs backward and the reductions; the first update fails.
   void step() {
-    state->begin_step();
+    state->begin_step(StepSync::gradients);
     state->begin_micro_step({}).gradients_ready(engine->layout().size());
     state->finish(std::vector<float>(tail),
                   [](const ParameterRange&) { fail(ExitStatus::internal, "an update failed"); });

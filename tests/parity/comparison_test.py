@@ -2,6 +2,7 @@
 """comparison_test.py LOCKSTEP: tests what the comparisons with PyTorch share, and runs one of them."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -116,9 +117,12 @@ def a_log_gives_the_evaluations_of_weights_and_average():
     assert second["at"] - first["at"] == 2
 
 
+QUICK = (ratios_are_within_a_round, programs_run_in_turn, the_best_peer_has_the_highest_median,
+         a_recipe_that_pytorchs_side_does_not_follow_is_refused, a_failed_program_ends_the_comparison,
+         accuracies_are_compared_in_pooled_deviations, a_log_gives_the_evaluations_of_weights_and_average)
+SOAK = (a_step_is_compared_with_the_fastest_form, a_whole_training_is_compared)
+
 if __name__ == "__main__":
-    for test in (ratios_are_within_a_round, programs_run_in_turn, the_best_peer_has_the_highest_median, a_failed_program_ends_the_comparison,
-                 accuracies_are_compared_in_pooled_deviations, a_log_gives_the_evaluations_of_weights_and_average,
-                 a_step_is_compared_with_the_fastest_form, a_whole_training_is_compared):
+    for test in SOAK if os.environ.get("LOCKSTEP_TEST_SOAK") else QUICK:
         test()
         print(f"ok      {test.__name__}")

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE run_reporter
 #include <boost/test/unit_test.hpp>
 
 #include "io/temporary_directory.hpp"
@@ -24,7 +23,7 @@ std::map<std::string, std::string> record_of(const TemporaryDirectory& directory
 }
 
 void report_everything(RunReporter& reporter, std::int64_t step) {
-  reporter.started({}, 4);
+  reporter.started({}, {});
   StepReport of_step{};
   of_step.step = step;
   reporter.step(of_step);

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE tensorboard_writer
 #include <boost/test/unit_test.hpp>
 
 #include "io/temporary_directory.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE trace_text
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/run/trace_text.hpp"

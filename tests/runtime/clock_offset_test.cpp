@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE clock_offset
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/runtime/clock_offset.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE failures
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/runtime/watch/failures.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE gpu_place
 #include "lockstep/runtime/gpu_place.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE join_tree
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/runtime/watch/join_tree.hpp"

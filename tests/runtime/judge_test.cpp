@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE judge
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/runtime/watch/judge.hpp"
@@ -149,6 +148,15 @@ BOOST_AUTO_TEST_CASE(start_up_and_the_first_step_may_take_three_times_the_limit)
   for (RankReport& report : reports) report.idle = 31;
 
   BOOST_TEST(contains(verdict(reports), "rank 1 (node0) has been late"));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_is_silent_since_start_up_has_no_longer_limit) {
+  auto reports = waiting(2);
+  put_in(reports[1], Phase::start_up);
+  reports[1].reading.unhurried = true;
+  reports[1].silent = 11;
+
+  BOOST_TEST(contains(verdict(reports), "rank 1 (node0) was last heard of 11.0 s ago"));
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_left_are_ignored) {

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE memory_limit
 #include <boost/test/unit_test.hpp>
 
 #include "core/sanitizers.hpp"

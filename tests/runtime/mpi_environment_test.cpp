@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE mpi_environment
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/mpi_communicator.hpp"

@@ -1,5 +1,4 @@
 // How many lines a large job prints when ranks die: processes with watchdogs, without MPI.
-#define BOOST_TEST_MODULE one_message
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/runtime/watch/topology.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE open_files
 #include "lockstep/runtime/open_files.hpp"
 
 #include <boost/test/unit_test.hpp>

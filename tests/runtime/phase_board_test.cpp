@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE phase_board
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/self_communicator.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE plan_threads
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/runtime/thread_binding.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE signals
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/runtime/signals.hpp"

@@ -1,5 +1,4 @@
 // Nodes that lose power, and short stalls of the network. A socket filter drops what arrives.
-#define BOOST_TEST_MODULE silence
 #include <boost/test/unit_test.hpp>
 
 #include "watch_fixture.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE tree
 #include <boost/test/unit_test.hpp>
 
 #include "watch_fixture.hpp"

@@ -1,6 +1,5 @@
 // Attacks on a rank's watchdog over loopback, by processes that lack the job's secret
 // ("strangers").
-#define BOOST_TEST_MODULE watch_attack
 #include <boost/test/unit_test.hpp>
 
 #include "watch_fixture.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE watchdog_nccl
 #include <boost/test/unit_test.hpp>
 
 #include "comm/mpi_fixture.hpp"

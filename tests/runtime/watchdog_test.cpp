@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE watchdog
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/mpi_communicator.hpp"

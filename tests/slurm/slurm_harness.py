@@ -17,7 +17,7 @@ SCRIPTS = HERE.parent.parent / "slurm"
 sys.path.insert(0, str(HERE.parent / "system"))
 
 import harness  # noqa: E402
-from harness import (LOCKSTEP, assert_same_run, events, latest, state, train_args, write_shards)  # noqa: E402,F401
+from harness import (LOCKSTEP, assert_same_run, events, latest, soak, state, train_args, write_shards)  # noqa: E402,F401
 from virtual_cluster import KILL_WAIT, NODES, VirtualCluster, until, why_not  # noqa: E402,F401
 
 CLUSTER = VirtualCluster(tempfile.mkdtemp(prefix="slurm-"), dies_with_us=True)
@@ -285,7 +285,7 @@ def main(tests):
     """Runs the tests on a separate cluster; with LOCKSTEP_TEST_PART=I/N, the I-th of N parts of them, such as 1/3."""
     part, parts = map(int, os.environ.get("LOCKSTEP_TEST_PART", "1/1").split("/"))
     assert 1 <= part <= parts, f"part {part} of {parts}"
-    tests = tests[part - 1::parts]
+    tests = harness.of_this_kind(tests)[part - 1::parts]
 
     def alone(test):
         @functools.wraps(test)

@@ -103,12 +103,14 @@ def a_signal_to_the_ranks(folder):
     alone.end(status=0, restarts=0)
 
 
+@soak
 def an_operator_requeues(folder):
     jobs = [disturbed(folder, launcher, lambda job: command("scontrol", "requeue", job.number), launcher=launcher)
             for launcher in ("srun", "mpirun")]
     check_goes_on(folder, jobs)
 
 
+@soak
 def a_higher_partition_preempts(folder):
     """Without a grace time, Slurm kills and requeues the job; with one, it sends SIGTERM to the ranks and gives them 20 s."""
     jobs = [disturbed(folder, f"{partition}-{launcher}", None, [f"--partition={partition}"], launcher)
@@ -164,6 +166,7 @@ def one_of_an_array_is_warned(folder):
     elements[0].end(status=0, restarts=0)
 
 
+@soak
 def a_requeue_that_ends_the_script_is_not_a_failure(folder):
     """Slurm ends the job at once, including the command that requests the requeue, before that command prints anything. Earlier,
     the controller fails to answer two queries."""
@@ -192,6 +195,7 @@ def without_scontrol_a_dependent_job_resumes(folder):
     check_same(folder, [first.run_dir])
 
 
+@soak
 def without_scontrol_an_element_of_an_array_resumes_alone(folder):
     """Also if job.sh is found relative to the submission directory, and the job runs in another directory."""
     place = folder / "job"

@@ -87,15 +87,20 @@ def namespace(*more):
     return ["unshare", *user, *more, "--uts", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
 
 
-def free_ports(count):
-    """The first of `count` consecutive ports below the range of outgoing connections."""
+PORTS = 8  # a cluster's
+claims = []  # sockets whose names keep other clusters from this process's ports until it ends
+
+
+def free_ports():
+    """The first of PORTS consecutive ports below the range of outgoing connections."""
     while True:
-        first = random.randrange(20000, 32000 - count)
-        sockets = []
+        first = random.randrange(20000, 32000, PORTS)
+        sockets = [socket.socket(socket.AF_UNIX)] + [socket.socket() for _ in range(PORTS)]
         try:
-            for port in range(first, first + count):
-                sockets.append(socket.socket())
-                sockets[-1].bind(("0.0.0.0", port))
+            sockets[0].bind(f"\0lockstep-test-ports-{first}")
+            for port, one in enumerate(sockets[1:], first):
+                one.bind(("0.0.0.0", port))
+            claims.append(sockets.pop(0))
             return first
         except OSError:
             continue
@@ -295,7 +300,7 @@ class VirtualCluster:
               lambda: "idle nodes\n" + self._client("sinfo", "-N", "-l"), poll=0.05)
 
     def _configure(self):
-        port = free_ports(len(NODES) + 1)
+        port = free_ports()
         user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
 
         def address(node=None):

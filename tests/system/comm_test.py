@@ -65,7 +65,7 @@ def messages_sum_if_memory_cannot_be_shared(folder):
     for first, size, reason in ((2, "100m", "not all ranks are on one host"), (0, "1m", "bytes of shared memory failed: No space left on device")):
         with small_disk(folder / f"memory-{first}", size) as memory:
             output = run_apart(apart(memory, first), train_args(data, folder / f"run-{first}", *LONG))
-            assert "gradients: summed by halving (" in output and reason in output, output
+            assert "gradients: summed by ring (" in output and reason in output, output
             assert state(latest(folder / f"run-{first}"))["step"] == 6
             # A requested communicator is not replaced by another one.
             refused = train_args(data, folder / f"refused-{first}", *LONG, "--comm", "shared")
@@ -81,7 +81,7 @@ def a_group_on_one_host_shares_memory(folder):
     assert SHARED in output, output
     with small_disk(folder / "memory", "100m") as memory:
         output = run_apart(apart(memory, 2), train_args(data, folder / "two", *LONG, *hybrid), ranks=4)
-    assert ("gradients: summed within a group in memory that its ranks share, between groups by halving "
+    assert ("gradients: summed within a group in memory that its ranks share, between groups by ring "
             "(not all ranks are on one host)") in output, output
     # The sum of two values does not depend on their order. The statistics of norms are means over all four ranks, so they differ.
     one, two = ({name: value for name, value in tensors(latest(folder / run)).items() if "running_" not in name} for run in ("one", "two"))
@@ -97,12 +97,16 @@ def choices_of_cpu_ranks_are_refused_on_a_gpu(folder):
     assert "--comm shared does not go with --device cuda" in run(args, 2, {"LOCKSTEP_MODULE_PATH": module}, expect=USAGE)
     args = train_args(data, folder / "run", *LONG, "--device", "cuda", "--allreduce", "ring")
     assert "--allreduce does not go with NCCL" in run(args, 2, {"LOCKSTEP_MODULE_PATH": module}, expect=USAGE)
+    args = train_args(data, folder / "run", *LONG, "--device", "cuda", "--comm-progress", "thread")
+    assert "--comm-progress does not go with NCCL" in run(args, 2, {"LOCKSTEP_MODULE_PATH": module}, expect=USAGE)
 
 
-def a_schedule_between_hosts_is_refused_with_shared_memory(folder):
+def options_of_messages_are_refused_without_messages(folder):
     data = write_shards(folder / "data", samples=240)
-    args = train_args(data, folder / "run", *LONG, "--comm", "shared", "--allreduce", "ring")
-    assert "--allreduce does not go with --comm shared" in run(args, 2, expect=USAGE)
+    for options, reason in ((("--comm", "shared", "--allreduce", "ring"), "--allreduce does not go with --comm shared"),
+                            (("--comm", "shared", "--comm-progress", "thread"), "--comm-progress does not go with --comm shared"),
+                            (("--allreduce", "mpi", "--comm-progress", "thread"), "--comm-progress thread does not go with --allreduce mpi")):
+        assert reason in run(train_args(data, folder / "run", *LONG, *options), 2, expect=USAGE), options
 
 
 def nothing_is_left_in_shared_memory(folder):
@@ -124,4 +128,4 @@ def nothing_is_left_in_shared_memory(folder):
 
 if __name__ == "__main__":
     main([ranks_of_one_host_share_memory_by_default, sums_do_not_depend_on_buckets_or_sharding,
-          messages_sum_if_memory_cannot_be_shared, a_group_on_one_host_shares_memory, choices_of_cpu_ranks_are_refused_on_a_gpu, a_schedule_between_hosts_is_refused_with_shared_memory, nothing_is_left_in_shared_memory])
+          messages_sum_if_memory_cannot_be_shared, a_group_on_one_host_shares_memory, choices_of_cpu_ranks_are_refused_on_a_gpu, options_of_messages_are_refused_without_messages, nothing_is_left_in_shared_memory])

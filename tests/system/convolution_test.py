@@ -195,10 +195,27 @@ def unsupported_combinations_are_refused(folder):
     output = run(args(folder, "two", "--max-steps", 1, "--conv-algorithm", "winograd", "--model", "mlp"), 2,
                  env=cache(folder), expect=USAGE)
     assert output.count("does not apply to mlp") == 1, output
-    run(["inspect", "--model", "mlp", "--engine", "cuda"], expect=USAGE)
+    for more, words in ((["--engine", "cuda"], "use cpu or gpu"), (["--engine", "gpu", "--gpu", "v100"], "use one of a100, h100"),
+                        (["--gpu", "h100"], "give --engine gpu")):
+        output = run(["inspect", "--model", "mlp", *more], expect=USAGE)
+        assert words in output, output
     limited = {**cache(folder), "OMP_THREAD_LIMIT": "1"}
     output = run(["bench", "step", "--model", "mlp", "--threads", 2, "--steps", 1], env=limited, expect=USAGE)
     assert "--threads 2 is more than OpenMP may start (OMP_THREAD_LIMIT is 1)" in output, output
+
+
+def a_step_on_a_gpu_is_predicted_without_one(folder):
+    options = ["inspect", "--model", "resnet18", "--engine", "gpu", "--gpu", "h200", "--precision", "bf16", "--batch-size", 64]
+    text = run(options)
+    assert "predicted, not measured: a step of 64 images in bf16 on one NVIDIA H200" in text, text
+    engine = json.loads(run([*options, "--json"]))["engine"]
+    launches = engine["launches"]
+    assert engine["predicted"] and abs(sum(launch["seconds"] for launch in launches) - engine["seconds"]) < 1e-9, engine
+    assert all(launch["seconds"] >= launch["seconds_at_peak_rates"] + 4e-6 for launch in launches)
+    # Each convolution has three passes; the first one and the linear layer have no data gradient and a bias.
+    steps = [launch["step"] for launch in launches if launch["kernel"] == "convolution"]
+    assert len(steps) == 3 * 21 - 1 and "weight gradient of layer4.1.conv2" in steps and "data gradient of conv1" not in steps, steps
+    assert f"{engine['images_per_second']:.0f} images/s" in text, text
 
 
 def an_unwritable_cache_is_ignored(folder):
@@ -211,4 +228,4 @@ if __name__ == "__main__":
           a_run_keeps_a_choice_for_each_precision_and_device, bf16_trains_alike_with_each_algorithm, another_processor_keeps_the_choice,
           replicas_and_sharded_runs_compute_the_same, evaluation_uses_the_algorithms_of_the_run,
           times_are_listed_and_cached, unsupported_combinations_are_refused,
-          an_unwritable_cache_is_ignored])
+          an_unwritable_cache_is_ignored, a_step_on_a_gpu_is_predicted_without_one])

@@ -22,15 +22,20 @@ def losses(run_dir):
 
 def a_gpu_trains_like_a_cpu(folder):
     data = write_shards(folder / "data")
-    args = ["--max-steps", 6]
+
+    def args(run_dir):
+        result = train_args(data, run_dir, "--max-steps", 6)
+        result[result.index("--lr") + 1] = 0.02  # larger steps let roundings turn a ReLU, after which runs drift apart
+        return result
+
     for ranks in (1, 2, 3):
         on_cpu, on_gpu = folder / f"cpu-{ranks}", folder / f"gpu-{ranks}"
-        run([*train_args(data, on_cpu, *args), "--device", "cpu"], ranks)
+        run([*args(on_cpu), "--device", "cpu"], ranks)
         for comm in ("auto", "nccl", "mpi") if not REAL or ranks == 1 else ("mpi",):
-            output = run([*train_args(data, on_gpu / comm, *args), "--device", "cuda", "--comm", comm], ranks, env=GPU)
+            output = run([*args(on_gpu / comm), "--device", "cuda", "--comm", comm], ranks, env=GPU)
             assert "oneDNN" not in output and ", fp32" in output, output
             for expected, actual in zip(losses(on_cpu), losses(on_gpu / comm), strict=True):
-                assert math.isclose(expected, actual, rel_tol=2e-3), (expected, actual)
+                assert math.isclose(expected, actual, rel_tol=2e-3 if REAL else 1e-5), (expected, actual)
 
 
 def auto_uses_a_gpu_if_there_is_one(folder):
@@ -146,6 +151,7 @@ def state_may_be_sharded(folder):
     assert "sharded over 1 rank" in run(one, env=GPU)
 
 
+@soak
 def shard_groups_and_lars_match_shard_none(folder):
     """Only the order of sums differs; LARS uses norms of whole tensors."""
     data = write_shards(folder / "data", samples=240)

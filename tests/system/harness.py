@@ -23,6 +23,9 @@ MPIRUN = os.environ["LOCKSTEP_MPIRUN"].split()
 SECONDS = 120  # over ten times the longest command of these tests; a hang is a failure
 
 OK, USAGE, BAD_INPUT, NO_INPUT, DIVERGED, INTERNAL, CANNOT_WRITE, STOPPED = 0, 64, 65, 66, 69, 70, 73, 75
+# What the last message of `lockstep train` says of its status.
+ADVICE = {**{status: "the same command would fail again" for status in (USAGE, BAD_INPUT, NO_INPUT, DIVERGED, CANNOT_WRITE)},
+          **{status: "submit the same command again; it resumes" for status in (INTERNAL, STOPPED)}}
 
 
 class Skipped(Exception):
@@ -111,6 +114,8 @@ def check_output(output):
 def run(args, ranks=1, env=None, expect=OK, seconds=SECONDS):
     status, output = finish(start(args, ranks, env), seconds)
     assert status == expect, f"status {status}, expected {expect}: {' '.join(map(str, args))}\n{output}"
+    if args[0] == "train" and expect in ADVICE:
+        assert f"(status {expect}: {ADVICE[expect]})" in output, output
     return output
 
 
@@ -184,19 +189,22 @@ def events(run_dir, *kinds):
     return [event for event in parsed if not kinds or event["event"] in kinds]
 
 
-def without_times(event):
-    return {key: value for key, value in event.items() if key not in ("seconds", "images_per_second", "path", "time")}
+MEASURED = ("seconds", "images_per_second", "path", "time", "peak_rss_bytes")
+
+
+def without_measurements(event):
+    return {key: value for key, value in event.items() if key not in MEASURED}
 
 
 def assert_same_run(one, other):
-    """Compares the bits of model and optimizer, and metrics except times and rates."""
+    """Compares the bits of model and optimizer, and metrics except what was measured."""
     left, right = tensors(latest(one)), tensors(latest(other))
     assert left.keys() == right.keys()
     different = [name for name in left if left[name] != right[name]]
     assert not different, f"different in {one} and {other}: {different[:5]}"
     kinds = ("step", "epoch", "eval")
-    left = [without_times(e) for e in events(one, *kinds)]
-    right = [without_times(e) for e in events(other, *kinds)]
+    left = [without_measurements(e) for e in events(one, *kinds)]
+    right = [without_measurements(e) for e in events(other, *kinds)]
     assert left == right, f"metrics differ: {[p for p in zip(left, right) if p[0] != p[1]][:2]} {len(left)} {len(right)}"
 
 
@@ -226,15 +234,24 @@ def ranks_of(process):
     return found
 
 
+def soak(test):
+    """Marks a test that takes long: only scripts/soak runs it (with LOCKSTEP_TEST_SOAK)."""
+    test.soak = True
+    return test
+
+
+def of_this_kind(tests):
+    """Those that scripts/soak alone runs, or those that scripts/test runs."""
+    return [test for test in tests if hasattr(test, "soak") == bool(os.environ.get("LOCKSTEP_TEST_SOAK"))]
+
+
 def main(tests):
-    """Runs the given functions, each with a separate folder; exits with status 1 if any failed."""
+    """Runs the given functions, or those named on the command line, each with a separate folder; exits with status 1 if any failed."""
     failed = 0
     chosen = sys.argv[1:]
     unknown = set(chosen) - {test.__name__ for test in tests}
     assert not unknown, f"no such test: {unknown}"
-    for test in tests:
-        if chosen and test.__name__ not in chosen:
-            continue
+    for test in [test for test in tests if test.__name__ in chosen] or of_this_kind(tests):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-test-"))
         begin = time.monotonic()
         try:

@@ -84,6 +84,7 @@ def a_processor_without_the_instructions_is_reported(folder):
     assert "bf16 by conversion" in output, output
 
 
+@soak
 def bf16_learns_as_well_as_fp32(folder):
     if not FASHION.exists():
         print("skipped: bf16_learns_as_well_as_fp32: dataset-fashion-mnist is not installed")

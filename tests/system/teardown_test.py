@@ -20,6 +20,7 @@ def checked(args, expect=OK):
     harness.check_output(process.stdout)
 
 
+@soak
 def under_valgrind(folder):
     if VALGRIND is None:
         print("skipped: under_valgrind: valgrind is not installed")

@@ -64,7 +64,7 @@ def check_steps(rank, first, last, micro_steps):
         for name in ("forward", "backward", "data"):
             assert [e["args"]["micro-step"] for e in phases if e["name"] == name] == list(range(micro_steps)), phases
     others = {e["name"] for e in rank.row("phases") if "step" not in e["args"]}
-    assert others <= {"evaluation", "replica check", "copy for a save", "gather for a save", "wait for a save"}, others
+    assert others <= {"evaluation", "replica check", "copy for a save", "wait for a save"}, others
 
 
 def gradient_bytes(run_dir):
@@ -181,7 +181,6 @@ def copying_for_a_save_is_a_phase_of_every_rank(folder):
             names = {e["name"] for e in rank.row("phases")}
             # Of replicas, only rank 0 copies.
             assert ("copy for a save" in names) == (mode == "full" or rank is ranks[0]), (mode, names)
-            assert ("gather for a save" in names) == (mode == "full"), (mode, names)
 
 
 def steps_are_counted_over_the_whole_run(folder):

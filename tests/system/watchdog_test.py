@@ -74,11 +74,11 @@ def a_paused_rank_and_a_paused_job_raise_no_alarm(folder):
         for rank in reversed(paused):
             os.kill(ranks[rank], signal.SIGCONT)
         time.sleep(1)
-        assert "watchdog" not in logs(directory), logs(directory)[-2000:]
+        assert "watchdog:" not in logs(directory), logs(directory)[-2000:]
     process.send_signal(signal.SIGUSR1)
     status, output = finish(process)
     assert status == STOPPED, f"{status}\n{output}"
-    assert "watchdog" not in logs(directory) and "progress for" not in output, output
+    assert "watchdog:" not in logs(directory) and "progress for" not in output, output
 
 
 def a_rank_that_sleeps_in_the_loader_is_named(folder):
@@ -161,7 +161,7 @@ def the_requested_interface_is_used_or_refused(folder):
     output = run(watched(data, folder / "none", "--max-steps", 2, "--watchdog-interface", "nosuch0"), 2, expect=USAGE)
     assert output.count("--watchdog-interface nosuch0 is not on this host (it has ") == 1 and "lo 127.0.0.1)" in output, output
     run(watched(data, folder / "lo", "--max-steps", 2, "--watchdog-interface", "nosuch0,lo"), 2)
-    assert "watchdog" not in logs(folder / "lo"), logs(folder / "lo")
+    assert "watchdog:" not in logs(folder / "lo"), logs(folder / "lo")
 
 
 def a_rank_that_dies_in_a_save_is_named(folder):
@@ -193,7 +193,7 @@ def long_saves_and_slow_starts_raise_no_alarm(folder):
     run(watched(data, folder / "saved", "--max-steps", 5, limit=2), 2, {SLOW: "40000"})
     saves = [e["seconds"]["save"] for e in events(folder / "saved", "checkpoint")]
     assert max(saves) > 6, saves
-    assert "watchdog" not in logs(folder / "saved")
+    assert "watchdog:" not in logs(folder / "saved")
     # Delays the first read of a shard's samples, in start-up.
     output = run(watched(data, folder / "slow", "--max-steps", 5, limit=3), 2, faulty("1:sleep:1:5"))
     assert "progress for" not in output, output
@@ -340,6 +340,7 @@ def cores_differ():
 MOST_DISTURBED = 40  # runs, until the machine is quiet enough to identify the slow rank
 
 
+@soak
 def a_rank_slowed_twofold_is_named_with_its_host(folder):
     data = write_shards(folder / "data", samples=16 * 2 * 60, shape=(16, 16, 3))
     for attempt in range(MOST_DISTURBED):
@@ -357,6 +358,7 @@ def a_rank_slowed_twofold_is_named_with_its_host(folder):
     raise AssertionError(f"this machine is never quiet:\n{output}")
 
 
+@soak
 def clean_runs_name_no_rank(folder):
     """Twenty runs. A run that names a rank does not count if other processes on the machine took time from it."""
     data = write_shards(folder / "data", samples=16 * 2 * 30, shape=(16, 16, 3))
@@ -364,7 +366,7 @@ def clean_runs_name_no_rank(folder):
     while clean < 20:
         directory = folder / f"run{clean + repeated}"
         output, disturbed = run_and_measure_others(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
-        assert "watchdog" not in logs(directory)
+        assert "watchdog:" not in logs(directory)
         named = [line for line in output.splitlines() if "slow" in line]
         if named and (disturbed or cores_differ()):
             repeated += 1

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE batch_geometry
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/train/batch_geometry.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE class_results
 #include "class_results.hpp"
 
 #include "confusion_file.hpp"

@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE model_average
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/optim/weight_average.hpp"

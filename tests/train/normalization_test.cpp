@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE normalization
 #include "normalization.hpp"
 #include "lockstep/config/config.hpp"
 

@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE overlap
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -125,7 +123,7 @@ BOOST_AUTO_TEST_CASE(reductions_progress_while_a_batch_is_loaded) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_error_of_a_reduction_while_a_batch_is_loaded_is_none_of_the_data) {
+BOOST_AUTO_TEST_CASE(an_error_of_a_reduction_while_a_batch_is_loaded_is_not_a_data_error) {
   NeverReady comm(*world);
   bool steps = false;
   Rig rig(comm, {.bucket_bytes = 60e3, .before_batch = [&](auto meanwhile) {

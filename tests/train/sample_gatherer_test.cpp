@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE sample_gatherer
-#define BOOST_TEST_NO_MAIN
 #include "sample_gatherer.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"

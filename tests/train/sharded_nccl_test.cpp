@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE sharded_nccl
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "comm/nccl_stand_in.hpp"

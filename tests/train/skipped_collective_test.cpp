@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE skipped_collective
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "comm/skipping_communicator.hpp"
@@ -67,7 +65,7 @@ std::string train_without(int skipped, std::size_t& buckets) {
   TrainStep step(*engine, *state, *optimizer, comm, *loader,
                  {.geometry = geometry, .board = &board});
   try {
-    for (int i = 1; i <= 6; ++i) step.run({.number = i, .lr = 0.1}, {});
+    for (int i = 1; i <= 6; ++i) step.run({.number = i, .lr = 0.1});
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE traced_step
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "comm/allocation_count.hpp"

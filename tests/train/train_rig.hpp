@@ -15,6 +15,7 @@
 #include "lockstep/optim/weight_average.hpp"
 #include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/replica_averager.hpp"
 #include "lockstep/train/train_step.hpp"
 
 #include <cmath>
@@ -55,6 +56,11 @@ class LateLoader final : public Loader {
   Before before_;
 };
 
+/// Whether all ranks have the same value. Collective.
+[[nodiscard]] inline bool same_on_all_ranks(Communicator& comm, std::uint64_t mine) {
+  return comm.all_reduce_value(mine, ReduceOp::min) == comm.all_reduce_value(mine, ReduceOp::max);
+}
+
 /// The complete training set-up of one rank, with synthetic images.
 class TrainRig final {
  public:
@@ -74,6 +80,7 @@ class TrainRig final {
     std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< queues of the device; overrides `work`
     std::optional<LossScale> loss_scale = std::nullopt;
     double ema_decay = 0;
+    bool averages_slots = true;  ///< with the replicas
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
     CommunicationDtype param_dtype = CommunicationDtype::automatic;
@@ -130,6 +137,12 @@ class TrainRig final {
                      ? gpu::make_device_optimizer(device_, config_, state_->layout(),
                                                   state_->sum_over_shards())
                      : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
+    if (options.shard == ShardMode::none) {
+      averager_.emplace(
+          *engine_, *arena_comm, *optimizer_,
+          ReplicaAverager::Options{.averages_slots = options.averages_slots,
+                                   .bucket_bytes = static_cast<std::size_t>(options.bucket_bytes)});
+    }
     if (options.ema_decay > 0) average_.emplace(*engine_, *state_, *optimizer_);
     start(initial_parameters(*engine_, 3));
     loader_ = make_loader(*data_,
@@ -152,15 +165,17 @@ class TrainRig final {
             .clip_grad_norm = options.clip_grad_norm,
             .loss_scale = options.loss_scale,
             .has_collectives = options.synchronised || options.shard != ShardMode::none,
+            .replicas = averager_ ? &*averager_ : nullptr,
             .average = average(),
             .trace = options.trace});
   }
 
-  StepResult run(NextAction next = NextAction::other) {
+  StepResult run(NextAction next = NextAction::other, StepSync sync = StepSync::gradients) {
     const std::int64_t update = scaler().updates(++steps_);
     const double decay = EmaSchedule(config_, geometry_.samples, geometry_.global_batch)
                              .decay(update, (steps_ - 1) * geometry_.global_batch);
-    return step_->run({.number = steps_, .lr = lr_, .ema_decay = decay}, {}, next);
+    return step_->run({.number = steps_, .lr = lr_, .ema_decay = decay},
+                      {.next = next, .sync = sync});
   }
 
   [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
@@ -224,10 +239,12 @@ class TrainRig final {
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {
     std::vector<float> arena(comm_.rank() == 0 ? engine_->layout().size() : 0);
     for (std::size_t i = 0; i < state_->units().size(); ++i) {
-      const auto given = own.empty() ? state_->local_parameters(i) : state_->local_values(i, own);
-      std::vector<float> host(given.size());
-      engine_->memory().read(given, host);
-      state_->gather(i, host, of_rank_0(state_->units()[i], arena));
+      const std::span<float> unit = of_rank_0(state_->units()[i], arena);
+      if (own.empty()) {
+        state_->gather_parameters(i, unit);
+      } else {
+        state_->gather(i, own, unit);
+      }
     }
     arena.resize(engine_->layout().size());
     comm_.broadcast(std::span(arena));
@@ -279,6 +296,7 @@ class TrainRig final {
   std::unique_ptr<Communicator> replicas_;
   std::unique_ptr<ParallelState> state_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<ReplicaAverager> averager_;
   std::optional<ModelAverage> average_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<TrainStep> step_;

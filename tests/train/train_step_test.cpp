@@ -1,5 +1,3 @@
-#define BOOST_TEST_MODULE train_step
-#define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -17,6 +15,7 @@
 
 using namespace lockstep;
 using lockstep::test::relative_difference;
+using lockstep::test::same_on_all_ranks;
 using Rig = lockstep::test::TrainRig;
 
 namespace {
@@ -43,9 +42,7 @@ BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
                        .reduce_dtype = dtype});
       for (int step = 0; step < 3; ++step) {
         rig.run();
-        const std::uint64_t mine = rig.bits();
-        BOOST_TEST(world->all_reduce_value(mine, ReduceOp::min) ==
-                   world->all_reduce_value(mine, ReduceOp::max));
+        BOOST_TEST(same_on_all_ranks(*world, rig.bits()));
       }
     }
   }
@@ -89,9 +86,7 @@ BOOST_AUTO_TEST_CASE(the_device_engine_trains_like_the_cpu_engine) {
         BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(1e-3));
       }
       BOOST_TEST(relative_difference(device.statistics(), cpu.statistics()) < 1e-2);
-      const std::uint64_t mine = device.bits();
-      BOOST_TEST(world->all_reduce_value(mine, ReduceOp::min) ==
-                 world->all_reduce_value(mine, ReduceOp::max));
+      BOOST_TEST(same_on_all_ranks(*world, device.bits()));
     }
   }
 }

@@ -49,8 +49,8 @@ struct RunSaverParts {
 /// Where a save may start: after any step, or after the last step of an epoch.
 enum class Boundary { step, epoch_end };
 
-/// A run's checkpoints: when to save, and the transfer of the ranks' shards to rank 0 while
-/// training continues. If the state is sharded, all ranks make the same calls.
+/// A run's checkpoints: when to save, and the copy of the state that rank 0 writes while training
+/// continues. If the state is sharded, all ranks make the same calls.
 class RunSaver final {
  public:
   /// The checkpoint that the run starts from.
@@ -64,7 +64,6 @@ class RunSaver final {
   };
   RunSaver(RunSaverParts parts, Saved saved) : RunSaver(std::move(parts), std::move(saved), {}) {}
   RunSaver(RunSaverParts parts, Saved saved, const Limits& limits);
-  ~RunSaver();
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
@@ -75,10 +74,6 @@ class RunSaver final {
   /// A step took `seconds`, without what training does between steps.
   void step_took(double seconds);
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
-
-  /// On rank 0, the number of units that its writer waits for; deliver() gathers them there.
-  [[nodiscard]] int units_wanted() { return busy() ? snapshot_.wanted() : 0; }
-  void deliver(int units);
 
   /// Saves this step again at the next save, though its file exists: the state has changed.
   void save_again() noexcept { started_step_ = -1; }
@@ -102,7 +97,7 @@ class RunSaver final {
   /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
   [[nodiscard]] bool decide_together(bool mine);
   void start(const TrainingState& state, double checks = 0);
-  /// Gathers the remaining units and waits for the save in progress. Collective if sharded.
+  /// On rank 0, waits for the save in progress.
   void finish();
   /// Takes the outcome of a save that has ended, and reports it; nullopt if there is none.
   std::optional<BackgroundSaver::Outcome> take_outcome();
@@ -120,6 +115,7 @@ class RunSaver final {
   StateSnapshot snapshot_;
   SaveBackoff backoff_;
   SaveSchedule schedule_;
+  double copy_seconds_ = 0;       ///< of the newest save
   double reported_interval_ = 0;  ///< seconds; 0: not yet
   StallAlarm stall_;
   std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + units written

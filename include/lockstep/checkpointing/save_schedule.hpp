@@ -24,8 +24,6 @@ class SaveSchedule final {
 
   /// A save begins. `paused`: seconds for which it has kept training waiting.
   void begin(double paused) noexcept;
-  /// The save in progress kept training waiting for `seconds` more.
-  void paused(double seconds) noexcept { paused_ += seconds; }
   /// A step took `seconds`, without pauses. Steps beside a save may be slower than others.
   void step_took(double seconds);
   /// The save in progress has ended.

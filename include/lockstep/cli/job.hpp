@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/runtime/start_clock.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
 #include <functional>
@@ -26,11 +27,14 @@ class Job final {
   [[nodiscard]] bool is_first() const noexcept { return grid_.rank == 0; }
   /// Pins this rank's threads, once; `requested` 0: the affinity mask's share. Collective.
   const ThreadBinding& bind(int requested);
+  /// Of the start so far; the program's next phase begins.
+  [[nodiscard]] StartClock& start_clock() noexcept { return start_clock_; }
   /// Keeps the watchdog of a run that failed until the job's end.
   void keep(std::shared_ptr<Watchdog> watchdog) noexcept { watchdog_ = std::move(watchdog); }
   [[nodiscard]] Watchdog* watchdog() noexcept { return watchdog_.get(); }  ///< null: none was kept
 
  private:
+  StartClock start_clock_;
   MpiEnvironment environment_;
   std::unique_ptr<Communicator> comm_;
   ProcessGrid grid_;
@@ -40,11 +44,13 @@ class Job final {
 
 /// Runs a subcommand that uses MPI on every rank and handles its end. If `body` throws on some
 /// ranks and all ranks finish within a few seconds, the lowest failed rank prints, and all finalize
-/// and return its status. Otherwise the job is aborted, and one rank prints why if possible.
+/// and return its status. Otherwise the job is aborted, and one rank prints why if possible. With
+/// `may_resume`, errors end with advice_after() their status.
 [[nodiscard]] ExitStatus run_job(int& argc, char**& argv,
-                                 const std::function<ExitStatus(Job&)>& body);
+                                 const std::function<ExitStatus(Job&)>& body,
+                                 bool may_resume = false);
 
-/// "lockstep: error: ..." on standard error.
+/// "lockstep: error: ..." on standard error, without what could control a terminal.
 void print_error(const std::string& message);
 
 }  // namespace lockstep

@@ -15,6 +15,11 @@ enum class BlockSchedule {
   ring,
 };
 
+/// Ring for up to 8 ranks, where it is the faster one, else halving, which has fewer rounds.
+[[nodiscard]] BlockSchedule choose_schedule(int ranks);
+/// Rounds of a reduce-scatter or an all-gather.
+[[nodiscard]] int rounds_of(BlockSchedule schedule, int ranks);
+
 /// `count` blocks from `first` on; after the last block comes block 0.
 struct BlockRange {
   int first = 0;

@@ -4,6 +4,7 @@
 #include "lockstep/comm/communicator.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +12,7 @@
 namespace lockstep {
 
 struct MessageCommunicatorOptions {
-  BlockSchedule schedule = BlockSchedule::halving;
+  std::optional<BlockSchedule> schedule = {};  ///< nullopt: choose_schedule()
   /// Ranks of a node sum in memory that they share, before and after messages between nodes.
   bool two_levels = true;
   /// The inner communicator's color.
@@ -24,6 +25,9 @@ struct MessageCommunicatorOptions {
   std::size_t receive_buffer_bytes = std::size_t{64}
                                      << 20;        ///< memory for messages that were not added yet
   std::size_t part_bytes = std::size_t{16} << 20;  ///< largest part of a two-level all-reduce
+  /// Called first on the thread that progresses messages while ranks compute; needs
+  /// MPI_THREAD_SERIALIZED. Empty: messages progress only in test() and wait().
+  std::function<void()> prepare_thread = {};
   std::size_t window_bytes = 0;  ///< of each rank, in shared memory; 0: a size that fits the caches
 };
 
@@ -39,9 +43,9 @@ struct MessageCommunicatorResult {
 /// Makes a communicator that runs all-gathers, and summing all-reduces and reduce-scatters of fp32,
 /// bf16 and fp16, by messages on the schedule. Everything else goes to `inner`, which must outlive
 /// it, as do blocking collectives of a few kB. A sum has the same bits in every run with the same
-/// placement of ranks, and on all ranks. Requests progress only in test() and wait(), on the thread
-/// that made the communicator and must destroy it. Collective over all ranks of the job: `inner`
-/// is this rank's communicator of those that the colors make.
+/// placement of ranks, and on all ranks. The thread that made the communicator must use and destroy
+/// it. Collective over all ranks of the job: `inner` is this rank's communicator of those that the
+/// colors make.
 [[nodiscard]] MessageCommunicatorResult make_message_communicator(
     Communicator& inner, const MessageCommunicatorOptions& options = {});
 /// The same; keeps `inner`.

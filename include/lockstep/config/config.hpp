@@ -85,7 +85,11 @@ struct Config {
   // communication
   CommChoice comm = CommChoice::automatic;
   AllReduce all_reduce = AllReduce::automatic;
+  CommProgress comm_progress = CommProgress::automatic;
   BatchNormScope batch_norm = BatchNormScope::local;
+  std::int64_t sync_every = 0;  ///< steps between averages of local SGD; 0: no local SGD
+  double sync_start = 0;        ///< epochs before local SGD
+  SyncMomentum sync_momentum = SyncMomentum::average;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
   CommunicationDtype reduce_dtype =

@@ -202,11 +202,13 @@ class OptionTable final {
     return parsed;
   }
 
-  [[nodiscard]] std::string help() const {
+  /// `shown`: only these options, without groups; empty: all.
+  [[nodiscard]] std::string help(const std::set<std::string>& shown = {}) const {
     const Struct defaults{};
     std::vector<HelpEntry> lines;
     for (const Entry& entry : entries_) {
       const OptionSpec& spec = entry.spec;
+      if (!shown.empty() && !shown.contains(spec.name)) continue;
       if (spec.name.empty()) {
         lines.push_back({.left = "", .right = spec.help});
         continue;

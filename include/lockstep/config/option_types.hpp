@@ -27,6 +27,8 @@ enum class LrSchedule { constant, step, cosine, polynomial };
 enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
+/// Optimizer state when --sync-every averages the parameters.
+enum class SyncMomentum { average, local };
 enum class GradCompression { none, fp16, bf16 };
 /// Data type of values in communication.
 enum class CommunicationDtype { automatic, fp32, bf16, fp16 };
@@ -44,6 +46,8 @@ enum class CommChoice { automatic, mpi, shared, nccl };
 /// How CPU ranks of several hosts sum: by messages on one of our schedules, or by MPI's
 /// collectives.
 enum class AllReduce { automatic, halving, ring, mpi };
+/// What progresses messages between hosts while a rank computes.
+enum class CommProgress { automatic, thread, calls };
 
 /// `--save-every 500`, `10min` or `auto`; all zero: only at epoch ends.
 struct SaveInterval {

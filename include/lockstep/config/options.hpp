@@ -30,7 +30,9 @@ struct ParsedCommand {
 [[nodiscard]] ParsedCommand parse_train_options(const std::vector<std::string>& args,
                                                 const FileReader& read = read_text_file);
 
-[[nodiscard]] std::string train_help();
+/// The options that most runs need first, or all.
+enum class HelpDetail { first, all };
+[[nodiscard]] std::string train_help(HelpDetail detail);
 /// Text of a file for --config that parses to the same struct.
 [[nodiscard]] std::string print_config(const Config& config);
 [[nodiscard]] Config parse_config_text(const std::string& text);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 /// Human-readable quantities.
@@ -27,6 +30,13 @@ namespace lockstep {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
   return fmt::format("{:.1f} s", seconds);
+}
+
+/// "0:42", "3:07:00"
+[[nodiscard]] inline std::string format_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::clamp(std::ceil(seconds), 0.0, 1e9));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 /// "1 rank", "3 ranks"

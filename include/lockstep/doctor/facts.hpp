@@ -59,12 +59,18 @@ struct RouteFacts {
   std::string address = {};
   std::string error = {};
 };
+/// TCP segments that a node sent, and how many it retransmitted.
+struct SegmentFacts {
+  std::uint64_t sent = 0;
+  std::uint64_t retransmitted = 0;
+};
 /// Two nodes, as indices into the list of node names.
 struct NodePairFacts {
   int first = 0;
   int second = 0;
-  double latency = 0;    ///< by MPI
-  double bandwidth = 0;  ///< by MPI
+  double latency = 0;          ///< by MPI
+  double bandwidth = 0;        ///< by MPI
+  SegmentFacts segments = {};  ///< of both nodes, during this measurement
   std::string error = {};
   std::vector<RouteFacts> routes = {};  ///< from `first` to `second`
   std::vector<RouteFacts> back = {};    ///< from `second` to `first`

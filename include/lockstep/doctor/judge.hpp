@@ -34,8 +34,8 @@ struct SilentRank {
 /// Nothing if no rank knows the place of a GPU.
 [[nodiscard]] std::optional<Finding> judge_locality(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_neighbours(std::span<const LinkFacts> links);
-/// A pair to measure again: its bandwidth is far below the median of at least three pairs, or poor
-/// in absolute terms; null: none.
+/// The slowest pair, to measure again, if its bandwidth is far below the median of at least three
+/// pairs, or poor in absolute terms; null: it is not.
 [[nodiscard]] NodePairFacts* slow_pair(std::span<NodePairFacts> pairs);
 [[nodiscard]] Finding judge_nodes(std::span<const std::string> nodes,
                                   std::span<const NodePairFacts> pairs);

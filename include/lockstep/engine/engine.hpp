@@ -41,6 +41,9 @@ class BackwardObserver {
 struct StepTime {
   std::string name;  ///< "weight gradient of layer1.0.conv2"
   double seconds = 0;
+  /// Bytes of the activations, gradients and workspace that the step reads, plus those that it
+  /// writes; 0: unknown (always, on CPUs).
+  std::size_t bytes = 0;
 };
 
 /// Receives the times of each step of a program while wants() is true.

@@ -48,6 +48,8 @@ class EngineMemory {
 
   /// to += from.
   virtual void add(std::span<const float> from, std::span<float> to) = 0;
+  /// to = factor * from.
+  virtual void scale(std::span<const float> from, float factor, std::span<float> to) = 0;
   /// Rounds values to bf16 or fp16.
   virtual void cast(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
   /// Buffer for `count` gradients that are reduced as bf16 or fp16.

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "lockstep/health/phase_times.hpp"
+#include "lockstep/health/early_steps.hpp"
 
-#include <cstdint>
 #include <optional>
 
 namespace lockstep {
@@ -16,15 +15,13 @@ class FeedingWatch final {
     double computed = 0;  ///< if data were always there
     double share = 0;     ///< of the time in which the engine waits for data
   };
+  FeedingWatch() noexcept;
   /// Adds a step in which this rank trained on `samples` images. Returns the rates after the step
   /// that decides, if the loader holds up training.
   [[nodiscard]] std::optional<Rates> add(const PhaseTimes& times, double samples) noexcept;
 
  private:
-  std::int64_t steps_ = 0;
-  PhaseTimes times_;
-  double samples_ = 0;
-  bool decided_ = false;
+  EarlySteps early_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,12 @@ class StopTimer final {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// What follows if the run does not stop now.
+  struct Ahead {
+    bool saving = false;     ///< a save in progress, which must end before the last one
+    std::int64_t steps = 1;  ///< from one at which the run may stop to the next
+  };
+
   /// Without an end, the timer is never due. `assumed_save`: seconds of a save, until one is
   /// measured.
   StopTimer(std::optional<Clock::time_point> end, double assumed_save)
@@ -18,11 +25,11 @@ class StopTimer final {
 
   void step_took(double seconds) noexcept;
   void save_took(double seconds) noexcept;
-  /// Call before a step. A stop request is sent with the step and takes effect after it; without a
-  /// request now, another step follows. `saving`: a save in progress has to end first.
-  [[nodiscard]] bool is_due(Clock::time_point now, bool saving) const noexcept;
-  /// Seconds that saving and stopping may take from now on.
-  [[nodiscard]] double needed(bool saving) const noexcept;
+  /// Call before a step after which the run may stop. A stop request is sent with the step and
+  /// takes effect after it; without a request now, `steps` more steps follow.
+  [[nodiscard]] bool is_due(Clock::time_point now, const Ahead& ahead) const noexcept;
+  /// Seconds that these steps, saving and stopping may take from now on.
+  [[nodiscard]] double needed(const Ahead& ahead) const noexcept;
 
  private:
   std::optional<Clock::time_point> end_;

@@ -69,6 +69,7 @@ struct AdamRule {
   float coupled_decay;  ///< times the value, added to the gradient
   float shrink;         ///< multiplies the value: 1 - lr * decoupled decay
   float step_size;      ///< lr / (1 - beta1^step)
+  double inverse1;      ///< 1 / (1 - beta1^step)
   LOCKSTEP_HOST_DEVICE void operator()(float g, float& w, float& m, float& v) const {
     const float d = gradient_scale * g + coupled_decay * w;
     m = beta1 * m + rest1 * d;
@@ -95,21 +96,21 @@ struct AdamMoments {
           .gradient_scale = gradient_scale,
           .coupled_decay = 0,
           .shrink = 1,
-          .step_size = 0};
+          .step_size = 0,
+          .inverse1 = 1 / moments.correction1};
 }
 LOCKSTEP_HOST_DEVICE inline void set_tensor(AdamRule& rule, double lr, float weight_decay,
-                                            double correction1, bool decoupled) {
+                                            bool decoupled) {
   rule.coupled_decay = decoupled ? 0.0F : weight_decay;
   rule.shrink = static_cast<float>(decoupled ? 1.0 - lr * static_cast<double>(weight_decay) : 1.0);
-  rule.step_size = static_cast<float>(lr / correction1);
+  rule.step_size = static_cast<float>(lr * rule.inverse1);
 }
 /// LAMB is AdamW whose learning rate is multiplied by a trust ratio |w| / |u| per tensor, where
 /// -u is AdamW's step at a learning rate of 1. Makes the rule replace a value by its -u.
-LOCKSTEP_HOST_DEVICE inline void set_unit_step(AdamRule& rule, float weight_decay,
-                                               double correction1) {
+LOCKSTEP_HOST_DEVICE inline void set_unit_step(AdamRule& rule, float weight_decay) {
   rule.coupled_decay = 0;
   rule.shrink = -weight_decay;
-  rule.step_size = static_cast<float>(1 / correction1);
+  rule.step_size = static_cast<float>(rule.inverse1);
 }
 
 }  // namespace lockstep

@@ -10,6 +10,13 @@
 
 namespace lockstep {
 
+/// What a step synchronises over the ranks.
+enum class StepSync {
+  gradients,  ///< all ranks make the same update
+  local,      ///< only the tail: each rank updates its replica with its own gradients
+  average     ///< local, and then the replicas are averaged
+};
+
 /// Synchronises gradients over ranks in a step, for the parameters that this rank updates.
 class GradientSync {
  public:
@@ -26,16 +33,17 @@ class GradientSync {
   [[nodiscard]] virtual UnitExchange* exchange() noexcept = 0;
 
   // A step makes these calls in this order. Collective.
-  virtual void begin_step() = 0;
+  /// Only a replicated state has local steps.
+  virtual void begin_step(StepSync sync) = 0;
   struct MicroStep {
     bool first = true;
     bool last = true;
   };
   /// Backward of the micro-step notifies the returned observer when gradients are ready.
   [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
-  /// Sums the remaining gradients and `tail` over the ranks. Calls `reduced(range)` for
-  /// update_ranges() or subranges of them, in ascending order, when the sums of their gradients are
-  /// ready: engine work queued from then on runs after them.
+  /// Sums the remaining gradients, unless the step is local, and `tail` over the ranks. Calls
+  /// `reduced(range)` for update_ranges() or subranges of them, in ascending order, when the sums
+  /// of their gradients are ready: engine work queued from then on runs after them.
   using Reduced = FunctionRef<void(const ParameterRange& range)>;
   virtual void finish(std::span<const float> tail, Reduced reduced) = 0;
   /// Continues the collectives in flight, which progress only inside calls. Never blocks. Call it

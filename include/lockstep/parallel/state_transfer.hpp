@@ -20,13 +20,9 @@ class StateTransfer {
   virtual void scatter_parameters(std::size_t unit, std::span<float> unsharded) = 0;
   /// The same for an optimizer slot: an arena of GradientSync::layout() in the engine's memory.
   virtual void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) = 0;
-  /// This rank's contribution to rank 0's copy of a unit, from its parameters or from an optimizer
-  /// slot; in the engine's memory, may be empty.
-  [[nodiscard]] virtual std::span<const float> local_parameters(std::size_t unit) = 0;
-  [[nodiscard]] virtual std::span<const float> local_values(std::size_t unit,
-                                                            std::span<const float> local) const = 0;
-  /// Gathers the contributions, now in host memory, on rank 0. Collective if the layout is
-  /// sharded.
+  /// Copies a unit of the parameters to rank 0. Collective if the layout is sharded.
+  virtual void gather_parameters(std::size_t unit, std::span<float> unsharded) = 0;
+  /// The same for an optimizer slot.
   virtual void gather(std::size_t unit, std::span<const float> local,
                       std::span<float> unsharded) = 0;
   /// Waits until all parameters that the engine holds are up to date.

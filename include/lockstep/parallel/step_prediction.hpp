@@ -17,6 +17,9 @@ struct Cluster {
   double host_seconds_per_byte = 0;
   [[nodiscard]] int ranks() const noexcept { return nodes * ranks_per_node; }
 };
+/// Rates where none are given: NVLink of an H100, and InfiniBand.
+constexpr double default_local_rate = 450e9;
+constexpr double default_round_seconds = 5e-6;
 
 /// A set of ranks that runs one collective, while `at_once` such sets of each node do the same.
 struct RankSet {

@@ -18,7 +18,6 @@ struct StepSums {
   int not_finite = 0;     ///< ranks whose loss was NaN or infinite
   int stop_requests = 0;  ///< ranks that request a stop
   int save_requests = 0;  ///< ranks that request a checkpoint
-  int units = 0;          ///< units of a state being saved that rank 0's writer waits for
   int failed = 0;         ///< ranks with an error; if any, all ranks exit at the step's boundary
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/config/option_types.hpp"
+#include "lockstep/core/units.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -28,8 +29,6 @@ struct ProgressState {
 [[nodiscard]] std::string format_bar(const ProgressState& state, int columns);
 /// The same without the bar.
 [[nodiscard]] std::string format_line(const ProgressState& state);
-/// "0:42", "3:07:00"
-[[nodiscard]] std::string format_duration(double seconds);
 
 struct TerminalFacts {
   bool is_terminal = false;

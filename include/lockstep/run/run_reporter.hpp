@@ -2,17 +2,43 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/config/option_types.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/health/phase_times.hpp"
 #include "lockstep/health/step_times.hpp"
 #include "lockstep/run/evaluation_result.hpp"
 #include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/runtime/start_clock.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep {
+
+/// Bytes that a rank needs, as planned before the first step.
+struct PlannedMemory {
+  std::size_t activations = 0;
+  std::size_t parameters = 0;
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;
+  std::size_t copy = 0;  ///< the state copied for a save
+};
+
+/// What a job of the run has, besides the run's state.
+struct StartReport {
+  std::int64_t epoch_samples = 0;
+  std::vector<ConfigDifference> changes;  ///< of options since the checkpoint
+  std::vector<std::string> hosts;         ///< by rank
+  std::string engine;
+  std::string threads;  ///< text of the thread binding
+  bool on_gpus = false;
+  PlannedMemory memory;
+  std::span<const StartClock::PhaseTime> phases = {};  ///< of the start
+};
 
 /// One step, over all ranks.
 struct StepReport {
@@ -78,7 +104,7 @@ class RunReporter final {
   /// A warning in this rank's log only; any thread may call it.
   void alarm(const std::string& line);
 
-  void started(const TrainingState& state, std::int64_t global_batch);
+  void started(const TrainingState& state, const StartReport& report);
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
   void straggler(const StragglerReport& report);

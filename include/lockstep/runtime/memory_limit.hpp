@@ -22,4 +22,7 @@ struct MemoryLimit {
                                                    const std::string& proc = "/proc",
                                                    const std::string& cgroups = "/sys/fs/cgroup");
 
+/// The most memory that this process has had resident.
+[[nodiscard]] std::int64_t peak_resident_bytes() noexcept;
+
 }  // namespace lockstep

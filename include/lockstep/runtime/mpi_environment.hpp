@@ -3,8 +3,8 @@
 namespace lockstep {
 
 /// Initializes MPI on construction and finalizes it on destruction; owned by main. Works without a
-/// launcher (one rank). Requires MPI_THREAD_FUNNELED, and sets MPI_ERRORS_RETURN, the algorithm of
-/// MPI_Iallreduce (choose_all_reduce) and the send buffers of Open MPI's TCP connections.
+/// launcher (one rank). Asks for MPI_THREAD_SERIALIZED, requires MPI_THREAD_FUNNELED, and sets
+/// MPI_ERRORS_RETURN and the send buffers of Open MPI's TCP connections.
 class MpiEnvironment final {
  public:
   MpiEnvironment(int& argc, char**& argv);

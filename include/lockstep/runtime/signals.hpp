@@ -15,4 +15,7 @@ class SignalFlag final {
   [[nodiscard]] static int received() noexcept;
 };
 
+/// Blocks all signals in the calling thread, so that the main thread handles them.
+void block_signals() noexcept;
+
 }  // namespace lockstep

@@ -47,7 +47,12 @@ struct ThreadRequest {
 /// Restricts the calling thread to these cores; does nothing if `cores` is empty.
 void allow_cores(std::span<const int> cores) noexcept;
 
-/// For threads that must not slow down training: calls allow_cores() and lowers the priority.
+/// For threads that need a core only now and then, on any of these: calls allow_cores(), and leaves
+/// signals to the main thread.
+void become_helper_thread(std::span<const int> cores) noexcept;
+
+/// For threads that must not slow down training: as become_helper_thread(), and lowers the
+/// priority.
 void become_background_thread(std::span<const int> cores) noexcept;
 
 }  // namespace lockstep

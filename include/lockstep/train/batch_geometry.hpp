@@ -27,6 +27,8 @@ struct BatchGeometry {
     return slice_of(global_batch, std::int64_t{world_size} * accumulate,
                     std::int64_t{micro} * world_size + of_rank);
   }
+  /// This rank's samples of a step.
+  [[nodiscard]] std::int64_t own_samples() const noexcept;
   /// Samples of all ranks in micro-step `micro`.
   [[nodiscard]] std::int64_t micro_samples(int micro) const noexcept;
   /// Largest and smallest of this rank's micro-batches; they differ by at most one.

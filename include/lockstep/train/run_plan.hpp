@@ -49,7 +49,7 @@ void check_resumable(const RunPlan& plan, const Config& before, const TrainingSt
                      std::uint32_t data_identity, std::uint32_t model_identity);
 
 /// Clears from a checkpoint's state what options that changed since make invalid: the best
-/// checkpoint and the chosen convolutions. Returns a line to print for each change.
+/// checkpoint and the chosen convolutions. Returns a line to print for each.
 [[nodiscard]] std::vector<std::string> apply_changes(const Config& before, const Config& now,
                                                      TrainingState& state);
 

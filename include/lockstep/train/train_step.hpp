@@ -9,6 +9,7 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_sync.hpp"
 #include "lockstep/parallel/model_average.hpp"
+#include "lockstep/parallel/replica_averager.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
@@ -26,7 +27,6 @@ namespace lockstep {
 struct StepRequests {
   bool stop = false;
   bool save = false;
-  int units = 0;  ///< StateSnapshot::wanted() of rank 0
 };
 
 /// Whether the next step may be queued early. A rank's request may still precede the next step.
@@ -35,11 +35,18 @@ enum class NextAction {
   other  ///< an evaluation, the start or end of a trace, or the end of the run
 };
 
+/// Arguments of one step besides those of the update.
+struct StepCall {
+  StepRequests requests = {};
+  NextAction next = NextAction::other;
+  StepSync sync = StepSync::gradients;
+};
+
 struct StepResult {
   StepSums sums;        ///< over all ranks
   double own_loss = 0;  ///< this rank's sum over its samples
   double own_samples = 0;
-  double gradient_norm = 0;  ///< before clipping; 0 if not computed
+  double gradient_norm = 0;  ///< before clipping; in a local step this rank's; 0 if not computed
   bool overflowed = false;   ///< scaled gradients were not finite: the step changed nothing
   bool updated = true;       ///< false: a rank's data failed during the step, nothing changed
   PhaseTimes times;
@@ -53,9 +60,10 @@ struct TrainStepOptions {
   /// The engine's programs contain collectives (synchronised batch norms, sharded units), so a rank
   /// whose data failed still runs each micro-step, on blank images that are not counted.
   bool has_collectives = false;
-  ModelAverage* average = nullptr;  ///< follows the updates; null: none
-  PhaseBoard* board = nullptr;      ///< gets the step's phases; null: none
-  TraceRecorder* trace = nullptr;   ///< gets the step's phases as rows; null: no trace
+  ReplicaAverager* replicas = nullptr;  ///< null: no step averages them
+  ModelAverage* average = nullptr;      ///< follows the updates; null: none
+  PhaseBoard* board = nullptr;          ///< gets the step's phases; null: none
+  TraceRecorder* trace = nullptr;       ///< gets the step's phases as rows; null: no trace
 };
 
 /// The training step: load, forward, backward (each bucket's reduction starts as soon as its last
@@ -74,8 +82,7 @@ class TrainStep final {
 
   /// Collective. If another step follows and the engine queues its work, the next step's forward is
   /// queued before this step's result is awaited.
-  StepResult run(const StepUpdate::Step& step, StepRequests requests,
-                 NextAction next = NextAction::other);
+  StepResult run(const StepUpdate::Step& step, const StepCall& call = {});
 
   /// The error that StepResult::sums.failed counts, on the rank that has it.
   [[nodiscard]] const std::optional<Error>& data_error() const noexcept { return data_error_; }

@@ -7,6 +7,7 @@
 #include "lockstep/models/models.hpp"
 #include "lockstep/run/evaluation_result.hpp"
 #include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/runtime/start_clock.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct TrainingJob {
   /// If train() throws on this rank, receives the run's watchdog, whose end_job() can still name
   /// the rank that made this one fail; may be empty.
   std::function<void(std::shared_ptr<Watchdog>)> keep_watchdog = {};
+  StartClock start_clock{"options"};  ///< of the start so far
 };
 
 struct TrainingResult {

@@ -9,7 +9,9 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/replica_averager.hpp"
 #include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/runtime/traced_communicator.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -24,10 +26,13 @@ class RunWatch;
 
 struct SessionOptions {
   int threads = 0;                         ///< of the CPU engine; 0: omp_get_max_threads()
+  std::vector<int> cores = {};             ///< as in ComputeOptions
   std::int64_t conv_batch = 0;             ///< as in ComputeOptions
   std::string convolutions = {};           ///< as in ComputeOptions
   std::vector<const Graph*> resized = {};  ///< as in ComputeOptions
   RunWatch* watch = nullptr;  ///< watches the communicators; null: they are not watched
+  /// Without a watch: records the arenas' collectives, if the engine is on the CPU. May be null.
+  TraceRecorder* trace = nullptr;
   /// Called before a CPU engine allocates its memory, with the size of the shard group. Collective;
   /// may throw.
   std::function<void(int shard_group)> before_host_memory = {};
@@ -51,6 +56,8 @@ class TrainingSession final {
   [[nodiscard]] Optimizer& optimizer() noexcept { return *optimizer_; }
   /// Null without --ema-decay.
   [[nodiscard]] ModelAverage* average() noexcept { return average_ ? &*average_ : nullptr; }
+  /// Null without --sync-every.
+  [[nodiscard]] ReplicaAverager* replicas() noexcept { return replicas_ ? &*replicas_ : nullptr; }
   /// Its size in ranks; 1 if each rank keeps everything.
   [[nodiscard]] int shard_group() const noexcept { return shard_group_; }
   /// Whether training programs contain collectives, so that all ranks must run each micro-step.
@@ -66,9 +73,11 @@ class TrainingSession final {
   int shard_group_;
   UnitOptions units_;
   std::unique_ptr<Compute> compute_;
+  std::optional<TracedCommunicator> traced_;
   std::unique_ptr<ParallelState> parallel_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<ModelAverage> average_;
+  std::optional<ReplicaAverager> replicas_;
 };
 
 }  // namespace lockstep

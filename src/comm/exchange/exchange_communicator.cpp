@@ -30,13 +30,13 @@ class ExchangeCommunicator final : public Communicator {
       : inner_(inner),
         memory_(std::move(memory)),
         exchange_(std::move(exchange)),
-        options_(options) {
-    ExchangeProgress::join(*exchange_);
+        options_(std::move(options)) {
+    progress_.join(*exchange_, options_.prepare_thread);
   }
   ExchangeCommunicator(const ExchangeCommunicator&) = delete;
   ExchangeCommunicator& operator=(const ExchangeCommunicator&) = delete;
   ~ExchangeCommunicator() override {
-    ExchangeProgress::leave(*exchange_);
+    progress_.leave(*exchange_);
     for (Slot& slot : slots_) {
       for (MemoryOwner& owner : slot.owners) keep_until_exit(std::move(owner));
     }
@@ -108,16 +108,13 @@ class ExchangeCommunicator final : public Communicator {
   }
 
   bool test(Request& request) override {
-    ExchangeProgress::advance();
-    if (request.done()) return true;
     if (!is_own(request)) {
+      static_cast<void>(progress_.try_advance());
+      if (request.done()) return true;
       return of_inner(request, [this](Request& its) { inner_.test(its); });
     }
-    Slot& slot = slots_[static_cast<std::size_t>(request.slot / 2)];
-    if (slot.operation >= exchange_->ended()) return false;
-    slot = {};
-    request.slot = -1;
-    return true;
+    const auto advanced = progress_.try_advance();
+    return advanced && release_if_ended(request);
   }
 
   void wait(Request& request) override {
@@ -125,7 +122,7 @@ class ExchangeCommunicator final : public Communicator {
     if (!is_own(request)) {
       of_inner(request, [this](Request& its) { inner_.wait(its); });
     } else {
-      ExchangeProgress::wait_until([&] { return test(request); });
+      progress_.wait_until([&] { return release_if_ended(request); });
     }
   }
 
@@ -158,9 +155,17 @@ class ExchangeCommunicator final : public Communicator {
     if (operation.total == 0) return {};
     auto slot = std::ranges::find(slots_, false, &Slot::is_taken);
     if (slot == slots_.end()) slot = slots_.emplace(slot);
-    *slot = {.operation = exchange_->added(), .is_taken = true, .owners = std::move(owners)};
-    exchange_->add(operation);
+    *slot = {.operation = started_++, .is_taken = true, .owners = std::move(owners)};
+    progress_.add(*exchange_, operation);
     return {.slot = 2 * static_cast<int>(slot - slots_.begin()) + 1};
+  }
+  /// Call while no other thread advances the exchange.
+  bool release_if_ended(Request& request) {
+    Slot& slot = slot_of(request);
+    if (slot.operation >= exchange_->ended()) return false;
+    slot = {};
+    request.slot = -1;
+    return true;
   }
   void at_once(Request request) { wait(request); }
 
@@ -170,7 +175,13 @@ class ExchangeCommunicator final : public Communicator {
     bool is_taken = false;
     std::array<MemoryOwner, 2> owners = {};
   };
+  [[nodiscard]] Slot& slot_of(const Request& request) {
+    return slots_[static_cast<std::size_t>(request.slot / 2)];
+  }
+
+  ExchangeProgress& progress_ = ExchangeProgress::of_process();
   std::vector<Slot> slots_ = std::vector<Slot>(64);
+  std::uint64_t started_ = 0;  ///< operations of the exchange
   Communicator& inner_;
   MemoryOwner memory_;
   std::unique_ptr<Exchange> exchange_;
@@ -184,7 +195,7 @@ std::unique_ptr<Communicator> make_exchange_communicator(Communicator& inner,
                                                          MemoryOwner memory,
                                                          ExchangeCommunicatorOptions options) {
   return std::make_unique<ExchangeCommunicator>(inner, std::move(exchange), std::move(memory),
-                                                options);
+                                                std::move(options));
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "lockstep/comm/communicator.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace lockstep {
@@ -11,6 +12,9 @@ namespace lockstep {
 struct ExchangeCommunicatorOptions {
   /// Blocking collectives of fewer bytes go to the inner communicator.
   std::size_t smallest_blocking = 0;
+  /// Called first on the thread that then progresses all exchanges while this one has operations;
+  /// empty: they progress only in test() and wait().
+  std::function<void()> prepare_thread = {};
 };
 
 /// Makes a communicator that runs all-gathers, and summing all-reduces and reduce-scatters of fp32,

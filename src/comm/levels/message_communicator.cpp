@@ -6,6 +6,7 @@
 #include "../shared_memory/piece_exchange.hpp"
 #include "../shared_memory/shared_segment.hpp"
 #include "../shared_memory/window_bytes.hpp"
+#include "lockstep/comm/first_text.hpp"
 #include "node_layout.hpp"
 #include "two_level_exchange.hpp"
 
@@ -75,12 +76,13 @@ MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Commun
                                                     const MessageCommunicatorOptions& options) {
   Communicator& inner = *owned;
   auto group = std::make_unique<MpiGroup>(options.color);
-  const MessageExchange::Options messages{.schedule = options.schedule,
-                                          .piece_bytes = options.piece_bytes,
-                                          .receive_buffer_bytes = options.receive_buffer_bytes};
-  const ExchangeCommunicatorOptions limits{.smallest_blocking = smallest_blocking};
+  MessageExchange::Options messages{
+      .schedule = options.schedule.value_or(choose_schedule(inner.size())),
+      .piece_bytes = options.piece_bytes,
+      .receive_buffer_bytes = options.receive_buffer_bytes};
+  const ExchangeCommunicatorOptions limits{.smallest_blocking = smallest_blocking,
+                                           .prepare_thread = options.prepare_thread};
   MessageCommunicatorResult result;
-  result.algorithm = name_of(options.schedule);
   std::vector<int> node_of(static_cast<std::size_t>(inner.size()));
   const int node = options.node.value_or(first_rank_on_node(*group));
   inner.all_gather(std::span<const int>(&node, 1), std::span(node_of));
@@ -92,11 +94,10 @@ MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Commun
                                      ? options.window_bytes
                                      : window_bytes(2 * layout.ranks_per_node);
       auto local = std::make_shared<NodeLevel>(*group, layout.first_on_node, window);
-      for (std::string& reason : all_gather_text(inner, local->reason)) {
-        if (result.one_level_reason.empty()) result.one_level_reason = std::move(reason);
-      }
+      result.one_level_reason = first_text(inner, local->reason);
       if (result.one_level_reason.empty()) {
         auto peers = std::make_unique<MpiGroup>(*group, layout.first_of_peers);
+        messages.schedule = options.schedule.value_or(choose_schedule(layout.nodes));
         auto exchange = std::make_unique<TwoLevelExchange>(TwoLevelExchange::Levels{
             .scatter = local->exchange(*local->scatter_memory, window),
             .gather = local->exchange(*local->gather_memory, window),
@@ -106,13 +107,14 @@ MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Commun
             .nodes = layout.nodes,
             .part_bytes = options.part_bytes});
         result.algorithm = fmt::format("shared memory, {} between {} nodes",
-                                       name_of(options.schedule), layout.nodes);
+                                       name_of(messages.schedule), layout.nodes);
         result.communicator = make_exchange_communicator(inner, std::move(exchange),
                                                          kept(owned, std::move(local)), limits);
         return result;
       }
     }
   }
+  result.algorithm = name_of(messages.schedule);
   result.communicator = make_exchange_communicator(
       inner, std::make_unique<MessageExchange>(std::move(group), messages), owned, limits);
   return result;

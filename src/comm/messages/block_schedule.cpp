@@ -1,8 +1,19 @@
 #include "lockstep/comm/block_schedule.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace lockstep {
+
+BlockSchedule choose_schedule(int ranks) {
+  constexpr int most_of_a_ring = 8;
+  return ranks <= most_of_a_ring ? BlockSchedule::ring : BlockSchedule::halving;
+}
+
+int rounds_of(BlockSchedule schedule, int ranks) {
+  if (schedule == BlockSchedule::ring) return ranks - 1;
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+}
 
 std::vector<BlockRound> reduce_scatter_rounds(BlockSchedule schedule, int rank, int ranks) {
   const auto modulo = [ranks](int value) { return (value % ranks + ranks) % ranks; };

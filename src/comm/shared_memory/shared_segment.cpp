@@ -1,5 +1,6 @@
 #include "shared_segment.hpp"
 
+#include "lockstep/comm/first_text.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "stale_segments.hpp"
 
@@ -24,14 +25,6 @@ std::string random_name() {
 
 std::string cannot(const char* what, std::size_t bytes, int error) {
   return fmt::format("{} {} bytes of shared memory failed: {}", what, bytes, std::strerror(error));
-}
-
-/// Collective: returns the first nonempty reason in rank order on all ranks.
-std::string first_reason(Communicator& comm, const std::string& mine) {
-  for (std::string& reason : all_gather_text(comm, mine)) {
-    if (!reason.empty()) return std::move(reason);
-  }
-  return "";
 }
 
 }  // namespace
@@ -90,7 +83,7 @@ SharedSegment::Result SharedSegment::make(Communicator& comm, const Sizes& sizes
       segment = map(file.get(), layout, comm.rank(), reason);
     }
   }
-  reason = first_reason(comm, reason);
+  reason = first_text(comm, reason);
   if (comm.rank() == 0 && !name.empty()) ::shm_unlink(name.c_str());
   if (!reason.empty()) segment.reset();
   return {.segment = std::move(segment), .reason = std::move(reason)};

@@ -38,6 +38,14 @@ void CpuMemory::add(std::span<const float> from, std::span<float> to) {
   for (std::ptrdiff_t i = 0; i < size; ++i) target[i] += source[i];
 }
 
+void CpuMemory::scale(std::span<const float> from, float factor, std::span<float> to) {
+  const float* const source = from.data();
+  float* const target = to.data();
+  const auto size = static_cast<std::ptrdiff_t>(to.size());
+#pragma omp parallel for simd schedule(static)
+  for (std::ptrdiff_t i = 0; i < size; ++i) target[i] = factor * source[i];
+}
+
 void CpuMemory::cast(std::span<const float> values, Precision type, std::uint16_t* to) {
   cast_on_host(values, type, to);
 }

@@ -145,19 +145,17 @@ class NormLowering final : public Lowering {
   /// A norm's operands in one pass; its parameters' addresses may differ between passes.
   struct NormOperands {
     const float* mean;
-    const float* variance;
+    const float* inverse_deviation;
     Address weight;
     Address bias;
-    float eps;
     SampleDrop drop;  ///< without the batch's masks
     [[nodiscard]] Normalization at(const LaunchContext& context) const {
       SampleDrop of_batch = drop;
       of_batch.dropped = context.labels.dropped;
       return {.mean = mean,
-              .variance = variance,
+              .inverse_deviation = inverse_deviation,
               .weight = context.as<const float>(weight),
               .bias = context.as<const float>(bias),
-              .eps = eps,
               .drop = of_batch};
     }
   };
@@ -173,10 +171,9 @@ class NormLowering final : public Lowering {
 
   [[nodiscard]] static NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {
     return {.mean = builder.statistics().of(node.statistics[0]),
-            .variance = builder.statistics().of(node.statistics[1]),
+            .inverse_deviation = builder.statistics().inverse_deviations(node.statistics[1]),
             .weight = builder.parameter(node.parameters[0]),
             .bias = builder.parameter(node.parameters[1]),
-            .eps = static_cast<float>(std::get<BatchNorm>(node.op).options.eps),
             .drop = drop_of(builder, node)};
   }
   [[nodiscard]] std::optional<NormOperands> added_operands(ProgramBuilder& builder) const {
@@ -195,12 +192,15 @@ class NormLowering final : public Lowering {
         "statistics of " + name(), {x, workspace},
         [x, workspace, extent = extent_, type = builder.type(), ranks = ranks_,
          &block = builder.statistics().statistics(), id = node_.statistics[1],
-         mean = builder.statistics().of(node_.statistics[0]),
-         variance = builder.statistics().of(node_.statistics[1])](const LaunchContext& context) {
-          batch_norm_statistics(context.stream(), type, extent, context.at(x), mean, variance,
+         out = NormStatistics{
+             .mean = builder.statistics().of(node_.statistics[0]),
+             .variance = builder.statistics().of(node_.statistics[1]),
+             .inverse_deviation = builder.statistics().inverse_deviations(node_.statistics[1]),
+             .eps = static_cast<float>(options_.norm.options.eps)}](const LaunchContext& context) {
+          batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
                                 context.at(workspace));
           if (!ranks) return;
-          ranks->combine_statistics(mean, variance);
+          ranks->combine_statistics(out);
           block.set_elements(id, ranks->elements());
         });
   }
@@ -264,8 +264,8 @@ class NormLowering final : public Lowering {
         sums.norm.drop.rows != 0 || (sums_of_added && sums_of_added->norm.drop.rows != 0);
     const Tensor workspace =
         builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1, drops));
-    std::vector<Tensor> touched{incoming.first, incoming.sum, workspace};
-    if (incoming.second) touched.push_back(*incoming.second);
+    std::vector<Tensor> touched{incoming.first, workspace};
+    if (incoming.second) touched.insert(touched.end(), {*incoming.second, incoming.sum});
     if (mask_) touched.push_back(*mask_);
     const Target own = make_target(builder, node_, sums, touched);
     std::optional<Target> added;

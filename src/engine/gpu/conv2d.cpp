@@ -57,7 +57,7 @@ class ConvolutionLowering final : public Lowering {
     if (options_.bias) {
       const Address bias = builder.parameter(parameters_[1]);
       builder.emit(
-          "bias of " + options_.name, {y, bias.tensor},
+          "bias of " + options_.name, {y, y, bias.tensor},
           [y, bias, extent = out.matrix(), type = builder.type()](const LaunchContext& context) {
             add_bias(context.stream(), type, extent, context.as<const float>(bias), context.at(y));
           });

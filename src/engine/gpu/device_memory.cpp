@@ -62,6 +62,10 @@ void DeviceMemory::add(std::span<const float> from, std::span<float> to) {
   gpu::add(device_->stream(), DataType::f32, to.data(), from.data(), to.data(), to.size());
 }
 
+void DeviceMemory::scale(std::span<const float> from, float factor, std::span<float> to) {
+  gpu::scale(device_->stream(), from.data(), factor, to.data(), to.size());
+}
+
 void DeviceMemory::cast(std::span<const float> values, Precision type, std::uint16_t* to) {
   convert(device_->stream(), values.data(), DataType::f32, to, storage_of(type), values.size());
 }

@@ -34,6 +34,7 @@ class DeviceMemory final : public EngineMemory {
     return device_->peak_bytes();
   }
   void add(std::span<const float> from, std::span<float> to) override;
+  void scale(std::span<const float> from, float factor, std::span<float> to) override;
   void cast(std::span<const float> values, Precision type, std::uint16_t* to) override;
   [[nodiscard]] std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
                                                              std::size_t count) override;

@@ -48,21 +48,20 @@ void DeviceProgram::lower_all() {
   const Graph& graph = graph_of(options_, state_->graph);
   const DataType type = state_->type;
 
-  const ImageExtent image = builder.extent(graph.input()).image();
+  image_ = builder.extent(graph.input()).image();
   image_bytes_ =
-      static_cast<std::size_t>(image.batch * image.height * image.width * image.channels) *
+      static_cast<std::size_t>(image_.batch * image_.height * image_.width * image_.channels) *
       sizeof(float);
   images_ = builder.make(image_bytes_);
   const Tensor input = builder.make_like(graph.input());
-  builder.emit(
-      "input images", {images_, input}, [this, input, image, type](const LaunchContext& context) {
-        if (context.stored != nullptr) {
-          cut_images(context.stream(), type, image, *context.stored, context.at(input));
-          state_->input.release();
-        } else {
-          pack_images(context.stream(), type, image, context.as<float>(images_), context.at(input));
-        }
-      });
+  builder.emit("input images", {images_, input}, [this, input, type](const LaunchContext& context) {
+    if (context.stored != nullptr) {
+      cut_images(context.stream(), type, image_, *context.stored, context.at(input));
+      state_->input.release();
+    } else {
+      pack_images(context.stream(), type, image_, context.as<float>(images_), context.at(input));
+    }
+  });
   builder.set_value(graph.input(), input);
   builder.begin_forward();
   builder.emit("weights in the type of values", {}, [this](const LaunchContext& context) {
@@ -118,7 +117,7 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
   Device& device = *state_->device;
   LaunchContext context = launch_context(0, false);
   if (batch.pixels.data != nullptr) {
-    input_ = state_->input.take(batch);
+    input_ = state_->input.take(batch, image_);
     context.stored = &input_.images;
     loss_.take_labels(device, input_.labels, batch.size);
   } else {
@@ -161,8 +160,9 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
   std::vector<StepTime> times;
   for (const auto* list : {&lists_.forward, &lists_.backward}) {
     for (const Step& step : *list) {
-      times.push_back(
-          {.name = step.name, .seconds = state_->device->time([&] { step.run(context); })});
+      times.push_back({.name = step.name,
+                       .seconds = state_->device->time([&] { step.run(context); }),
+                       .bytes = step.bytes});
     }
   }
   return times;

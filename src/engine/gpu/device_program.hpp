@@ -49,6 +49,7 @@ class DeviceProgram final : public Program {
   LossBlock loss_;
   ProgramBuilder::Program lists_;
   Tensor images_;
+  ImageExtent image_{};
   std::size_t image_bytes_ = 0;
   std::optional<RecordedSteps> forward_;  ///< lists_.forward without the input's step
   std::optional<RecordedSteps> backward_;

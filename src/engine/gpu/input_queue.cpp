@@ -62,8 +62,14 @@ void InputQueue::begin(const Batch& batch) {
   slot->from = images.data;
 }
 
-DeviceBatch InputQueue::take(const Batch& batch) {
+DeviceBatch InputQueue::take(const Batch& batch, const ImageExtent& extent) {
   if (find(batch.pixels.data) == nullptr) begin(batch);
+  const std::size_t bytes = cut_images_workspace(extent, batch.pixels.height, batch.pixels.width);
+  if (workspace_.size() < bytes) {
+    device_.synchronize();  // no work may use the old buffer
+    workspace_ = {};
+    workspace_ = DeviceArray<std::byte>(device_, bytes);
+  }
   Slot& slot = *find(batch.pixels.data);
   device_.queue_wait(Device::Queue::work, *slot.arrived);
   slot.from = nullptr;
@@ -76,6 +82,7 @@ DeviceBatch InputQueue::take(const Batch& batch) {
                  .cuts = slot.cuts.data(),
                  .values = slot.values.data(),
                  .count = batch.size,
+                 .workspace = workspace_.data(),
                  .erased = batch.pixels.erased != nullptr ? slot.erased.data() : nullptr,
                  .mixes = mixes},
       .labels = {.labels = slot.labels.data(),

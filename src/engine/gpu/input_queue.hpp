@@ -26,8 +26,9 @@ class InputQueue final {
   /// Queues the copy of a batch, after the work that reads its slot's previous batch.
   /// Error(internal) if two batches are already in flight.
   void begin(const Batch& batch);
-  /// Work queued from now on waits for the batch. Starts the copy if begin() was not called.
-  [[nodiscard]] DeviceBatch take(const Batch& batch);
+  /// Work queued from now on waits for the batch, and may cut it to images of `extent`. Starts the
+  /// copy if begin() was not called.
+  [[nodiscard]] DeviceBatch take(const Batch& batch, const ImageExtent& extent);
   /// Call after queueing the last work that reads the batch taken last.
   void release();
 
@@ -51,6 +52,7 @@ class InputQueue final {
   Device& device_;
   std::size_t channels_;
   std::array<Slot, 2> slots_;
+  DeviceArray<std::byte> workspace_;  ///< of the work on the batch taken last
   Slot* taken_ = nullptr;
 };
 

@@ -41,8 +41,12 @@ void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
 void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
                           std::function<void(const LaunchContext&)> run,
                           const std::vector<ParameterId>& final) {
-  for (const Tensor& tensor : touched) touch(tensor);
-  lists().add({.name = std::move(name), .run = std::move(run)});
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : touched) {
+    touch(tensor);
+    if (tensor.buffer >= 0) bytes += lists().bytes_of(tensor.buffer);
+  }
+  lists().add({.name = std::move(name), .run = std::move(run), .bytes = bytes});
   for (const ParameterId id : final) complete(id);
 }
 

@@ -57,6 +57,7 @@ struct LaunchContext {
 struct Step {
   std::string name;
   std::function<void(const LaunchContext&)> run;
+  std::size_t bytes = 0;  ///< of the buffers that it reads and writes
   std::size_t filled = 0;
   bool collective = false;  ///< contains a collective over ranks, so it is never recorded
 };
@@ -107,7 +108,9 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   [[nodiscard]] Address working(ParameterId id);
   [[nodiscard]] Address gradient_of(ParameterId id);
 
-  /// Emits a step that touches these tensors. `final`: parameters whose gradients it completes.
+  /// Emits a step that touches these tensors; for Step::bytes, one that it reads and writes is
+  /// listed twice, and addresses in arenas count as 0. `final`: parameters whose gradients it
+  /// completes.
   void emit(std::string name, const std::vector<Tensor>& touched,
             std::function<void(const LaunchContext&)> run,
             const std::vector<ParameterId>& final = {});

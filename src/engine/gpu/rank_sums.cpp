@@ -1,5 +1,7 @@
 #include "rank_sums.hpp"
 
+#include "kernels/inverse_deviation.hpp"
+
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -12,7 +14,7 @@ RankSums::RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int
       padded_(static_cast<std::size_t>(padded)),
       rows_(static_cast<double>(rows)),
       elements_(rows_),
-      host_(device, 2 * padded_, DeviceArray<float>::Place::host),
+      host_(device, 3 * padded_, DeviceArray<float>::Place::host),
       sums_(2 * padded_ + 1) {}
 
 void RankSums::fetch(const float* first, const float* second) {
@@ -21,13 +23,12 @@ void RankSums::fetch(const float* first, const float* second) {
   device_.synchronize();
 }
 
-void RankSums::send(float* first, float* second) {
-  device_.copy_to_device(first, host_.data(), padded_ * sizeof(float));
-  device_.copy_to_device(second, host_.data() + padded_, padded_ * sizeof(float));
+void RankSums::send(float* to, std::size_t row) {
+  device_.copy_to_device(to, host_.data() + row * padded_, padded_ * sizeof(float));
 }
 
-void RankSums::combine_statistics(float* mean, float* variance) {
-  fetch(mean, variance);
+void RankSums::combine_statistics(const NormStatistics& statistics) {
+  fetch(statistics.mean, statistics.variance);
   double* const means = sums_.data();
   double* const squares = means + padded_;
   for (std::size_t c = 0; c < padded_; ++c) {
@@ -41,9 +42,13 @@ void RankSums::combine_statistics(float* mean, float* variance) {
   for (std::size_t c = 0; c < padded_; ++c) {
     const double m = means[c] / elements_;
     host_.data()[c] = static_cast<float>(m);
-    host_.data()[padded_ + c] = static_cast<float>(std::max(squares[c] / elements_ - m * m, 0.0));
+    const auto variance = static_cast<float>(std::max(squares[c] / elements_ - m * m, 0.0));
+    host_.data()[padded_ + c] = variance;
+    host_.data()[2 * padded_ + c] = inverse_deviation(variance, statistics.eps);
   }
-  send(mean, variance);
+  send(statistics.mean, 0);
+  send(statistics.variance, 1);
+  send(statistics.inverse_deviation, 2);
 }
 
 void RankSums::combine_gradients(float* weight, float* bias) {
@@ -52,7 +57,8 @@ void RankSums::combine_gradients(float* weight, float* bias) {
   sum_(std::span(sums_).first(2 * padded_));
   std::transform(sums_.begin(), sums_.end() - 1, host_.data(),
                  [](double sum) { return static_cast<float>(sum); });
-  send(weight, bias);
+  send(weight, 0);
+  send(bias, 1);
 }
 
 }  // namespace lockstep::gpu

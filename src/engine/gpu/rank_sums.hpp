@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device.hpp"
+#include "kernels/kernels.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 
 #include <cstdint>
@@ -14,8 +15,8 @@ class RankSums final {
  public:
   RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int64_t padded);
 
-  /// Mean and biased variance (padded), in place; one sum of 2 C + 1 values.
-  void combine_statistics(float* mean, float* variance);
+  /// In place; one sum of 2 C + 1 values.
+  void combine_statistics(const NormStatistics& statistics);
   /// Two sums over samples (padded), in place; one sum of 2 C values.
   void combine_gradients(float* weight, float* bias);
   /// Values per channel on all ranks, as of the last combine_statistics().
@@ -23,14 +24,15 @@ class RankSums final {
 
  private:
   void fetch(const float* first, const float* second);
-  void send(float* first, float* second);
+  /// Row `row` of the host's values.
+  void send(float* to, std::size_t row);
 
   Device& device_;
   SumOverRanks sum_;
   std::size_t padded_;
   double rows_;
   double elements_;
-  DeviceArray<float> host_;   // (2, padded)
+  DeviceArray<float> host_;   // (3, padded)
   std::vector<double> sums_;  // (2 padded + 1)
 };
 

@@ -32,6 +32,9 @@ class StepLists final {
     requests_.push_back({.bytes = bytes, .first_step = position_, .last_step = position_});
     return static_cast<int>(requests_.size()) - 1;
   }
+  [[nodiscard]] std::size_t bytes_of(int buffer) const noexcept {
+    return requests_[static_cast<std::size_t>(buffer)].bytes;
+  }
   /// The next step touches the buffer.
   void touch(int buffer) {
     BufferRequest& request = requests_[static_cast<std::size_t>(buffer)];

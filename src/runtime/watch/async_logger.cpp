@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <exception>
 #include <utility>
 
@@ -20,16 +19,9 @@ void print_line(const char* kind, const std::string& text) {
 
 }  // namespace
 
-void step_aside(const std::vector<int>& cores) {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  allow_cores(cores);
-}
-
 AsyncLogger::AsyncLogger(std::vector<int> cores)
     : thread_([this, cores = std::move(cores)](const std::stop_token& stop) {
-        step_aside(cores);
+        become_helper_thread(cores);
         work(stop);
       }) {}
 

@@ -45,7 +45,4 @@ class AsyncLogger final {
   std::jthread thread_;     ///< last: writes all lines and stops before the members above end
 };
 
-/// Restricts the calling thread to `cores` and blocks signals: the training thread handles them.
-void step_aside(const std::vector<int>& cores);
-
 }  // namespace lockstep::watch

@@ -166,10 +166,11 @@ class Diagnosis final {
   std::vector<bool> late_;
 };
 
-/// The limit, extended while any rank is in a phase that may take longer.
+/// The limit, extended while any rank is in a phase that may take longer. A silent rank does not
+/// extend it: a watchdog reports in every phase.
 double limit_now(std::span<const RankReport> reports, double limit) noexcept {
   for (const RankReport& report : reports) {
-    if (!report.present()) continue;
+    if (!report.present() || report.silent >= silence * limit) continue;
     if (report.reading.unhurried && !waits(report)) return unhurried_factor * limit;
   }
   return limit;

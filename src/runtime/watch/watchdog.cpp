@@ -5,6 +5,8 @@
 #include "failures.hpp"
 #include "join_tree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exit_advice.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
 #include "tree.hpp"
 #include "turn.hpp"
 
@@ -114,7 +116,7 @@ class Watchdog::Impl final {
   }
 
   void loop() {
-    watch::step_aside(options_.cores);
+    become_helper_thread(options_.cores);
     const auto tick = std::chrono::milliseconds(static_cast<int>(1000 * tick_));
     auto next = std::chrono::steady_clock::now();
     while (!stopping_ && !disabled_) {
@@ -239,7 +241,7 @@ class Watchdog::Impl final {
     const bool replaces_it = loss.rank == 0 && turn_.is_next() && !rank_0_is_silent_;
     if (!printed_ && (rank_ == 0 || replaces_it)) {
       printed_ = loss.rank;
-      logger_.print(loss.text);
+      logger_.print(fmt::format("{} {}", loss.text, advice_after(ExitStatus::internal)));
     }
   }
 
@@ -318,7 +320,9 @@ class Watchdog::Impl final {
     ended_ = true;
     tree_->tell_below(watch::MessageKind::verdict, ending.text);
     const bool printed = ending.lost >= 0 && printed_ == ending.lost;
-    if (found_here && !printed) logger_.print(ending.text);
+    if (found_here && !printed) {
+      logger_.print(fmt::format("{} {}", ending.text, advice_after(ending.status)));
+    }
     logger_.log(ending.text);
     tree_->drain(500ms);
     {

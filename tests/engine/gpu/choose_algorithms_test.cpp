@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE choose_algorithms
 #include "../../../src/engine/gpu/choose_algorithms.hpp"
 
 #include "../../../src/engine/gpu/device_engine.hpp"

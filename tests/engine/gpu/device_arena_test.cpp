@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE device_arena
 #include "../../../src/engine/gpu/device_arena.hpp"
 
 #include "../../../src/engine/graph_analysis.hpp"

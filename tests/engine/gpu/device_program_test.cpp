@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE device_program
 #include "../../../src/engine/gpu/device_engine.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/core/aligned_buffer.hpp"

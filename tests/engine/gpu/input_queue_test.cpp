@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE input_queue
 #include "../../../src/engine/gpu/input_queue.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <stdexcept>
 
 using namespace lockstep;
@@ -31,8 +31,18 @@ class TwoQueues final : public Device {
     }
   }
 
-  [[nodiscard]] void* allocate(std::size_t bytes) override { return std::calloc(bytes, 1); }
-  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
+  [[nodiscard]] void* allocate(std::size_t bytes) override {
+    void* const memory = std::calloc(bytes, 1);
+    sizes_[memory] = bytes;
+    return memory;
+  }
+  void release(void* memory, std::size_t) noexcept override {
+    released_under_work_ = released_under_work_ || !work_.entries.empty();
+    std::free(memory);
+  }
+  [[nodiscard]] std::size_t size_of(const void* memory) const { return sizes_.at(memory); }
+  /// Whether memory was released while work was queued, which may use it.
+  [[nodiscard]] bool released_under_work() const noexcept { return released_under_work_; }
   void transfer_to_device(void* to, const void* from, std::size_t bytes) override {
     add(Queue::transfers, {.run = [=] { std::memcpy(to, from, bytes); }, .after = {}});
   }
@@ -103,7 +113,11 @@ class TwoQueues final : public Device {
 
   Line work_;
   Line transfers_;
+  std::map<const void*, std::size_t> sizes_;
+  bool released_under_work_ = false;
 };
+
+constexpr ImageExtent one_pixel{.batch = 1, .height = 1, .width = 1, .channels = 1, .padded = 4};
 
 /// One image of one pixel.
 struct OnePixel {
@@ -137,7 +151,7 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
   for (std::size_t i = 0; i < batches.size(); ++i) {
     for (; begun < batches.size() && begun < i + ahead; ++begun)
       input.begin(batches[begun].batch());
-    const DeviceBatch taken = input.take(batches[i].batch());
+    const DeviceBatch taken = input.take(batches[i].batch(), one_pixel);
     device.queue_work([=, &seen] {
       const int pixel = *taken.images.data;
       const BatchLabels& labels = taken.labels;
@@ -166,4 +180,20 @@ BOOST_AUTO_TEST_CASE(work_reads_its_own_batch_whichever_queue_is_ahead) {
                  boost::test_tools::per_element());
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_workspace_grows_after_the_work_that_uses_the_old_one) {
+  TwoQueues device;
+  InputQueue input(device, 1);
+  std::array<OnePixel, 3> batches{};
+  std::size_t taken = 0;
+  for (const std::int64_t side : {1, 7, 3}) {
+    const ImageExtent extent{.batch = 1, .height = side, .width = side, .channels = 1, .padded = 4};
+    const DeviceBatch batch = input.take(batches[taken++].batch(), extent);
+    BOOST_TEST(device.size_of(batch.images.workspace) >= cut_images_workspace(extent, 1, 1));
+    device.queue_work([] {});
+    input.release();
+  }
+  BOOST_TEST(!device.released_under_work());
+  device.run_all(Device::Queue::work);
 }

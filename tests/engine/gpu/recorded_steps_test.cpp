@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE recorded_steps
 #include "../../../src/engine/gpu/recorded_steps.hpp"
 
 #include "engine/gpu/host_device.hpp"

@@ -289,7 +289,7 @@ PlanResult make_plan(cudnnHandle_t handle, const ConvolutionRequest& request,
 }
 
 EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest& request,
-                            const PlanOptions& options, bool precompiled_only) {
+                            const SurveyOptions& options) {
   auto properties = std::make_shared<fe::DeviceProperties>();
   if (auto status = properties->deserialize({device.begin(), device.end()}); status.is_bad()) {
     fail(ExitStatus::internal, "cuDNN does not take a description of a device ({})",
@@ -300,7 +300,7 @@ EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest&
   if (auto status = offer_engines(*graph, nullptr); status.is_bad()) {
     return {.engines = {}, .reason = shorten(status.get_message())};
   }
-  deselect(*graph, request.shape, options, precompiled_only);
+  deselect(*graph, request.shape, options.plans, options.precompiled_only);
   std::vector<EngineSupport> engines;
   for (std::int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
     EngineSupport support;
@@ -315,7 +315,7 @@ EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest&
                                           fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
     }
     // Compiling takes seconds, and then needs a driver to load the result.
-    if (support.compiled_at_run && !precompiled_only) {
+    if (support.compiled_at_run && !options.precompiled_only) {
       support.reason = "compiled at run time";
       engines.push_back(std::move(support));
       continue;
@@ -331,6 +331,7 @@ EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest&
           static_cast<std::size_t>(graph->get_workspace_size_plan_at_index(i));
     }
     engines.push_back(std::move(support));
+    if (options.first_only && engines.back().finalizes) break;
   }
   return {.engines = std::move(engines), .reason = {}};
 }

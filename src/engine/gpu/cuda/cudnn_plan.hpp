@@ -48,12 +48,16 @@ struct EngineSurvey {
   std::vector<EngineSupport> engines;  ///< those that cuDNN's heuristics offer, best first
   std::string reason;                  ///< why there is none
 };
-/// Engines that are compiled at run time are listed but not tried, or, with `precompiled_only`,
-/// ruled out. `device` is the library's own JSON description of a device
+struct SurveyOptions {
+  PlanOptions plans = {};
+  /// Engines that are compiled at run time are ruled out; else they are listed, but not tried.
+  bool precompiled_only = false;
+  bool first_only = false;  ///< ends with the first engine that finalizes
+};
+/// `device` is the library's own JSON description of a device
 /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
 [[nodiscard]] EngineSurvey survey_engines(const std::string& device,
                                           const ConvolutionRequest& request,
-                                          const PlanOptions& options,
-                                          bool precompiled_only = false);
+                                          const SurveyOptions& options);
 
 }  // namespace lockstep::gpu::cuda

@@ -2,23 +2,12 @@
 #include "sample_drop.hpp"
 #include "vec8_rows.hpp"
 
-#include <cmath>
-
 namespace lockstep::gpu {
 namespace {
 
 /// Rows that a thread loads together: 64 bytes.
 template <typename T>
 inline constexpr int depth = packed_size<T> / 2;
-
-/// On devices within two units in the last place.
-LOCKSTEP_HOST_DEVICE float inverse_deviation(float variance, float eps) {
-#ifdef __CUDA_ARCH__
-  return rsqrtf(variance + eps);
-#else
-  return 1.0F / std::sqrt(variance + eps);
-#endif
-}
 
 /// Whether the means are folded into the additive terms. They may be large compared with the
 /// deviations, but 16-bit values lose those digits anyway.
@@ -36,9 +25,9 @@ struct ChannelNorm {
                                                              std::int64_t at) {
     ChannelNorm result{load_channels(extent, norm.mean, at), load_channels(extent, norm.weight, at),
                        load_channels(extent, norm.bias, at)};
-    const Vec8 variance = load_channels(extent, norm.variance, at);
+    const Vec8 inverse = load_channels(extent, norm.inverse_deviation, at);
     for (int i = 0; i < vec8_size; ++i) {
-      result.scale[i] *= inverse_deviation(variance[i], norm.eps);
+      result.scale[i] *= inverse[i];
       if constexpr (folds_means<T>) result.bias[i] -= result.mean[i] * result.scale[i];
     }
     return result;
@@ -132,11 +121,10 @@ struct ChannelGradient {
     ChannelGradient result{
         load_channels(extent, of.norm.mean, at), load_channels(extent, of.norm.weight, at),
         load_channels(extent, of.weight_gradient, at), load_channels(extent, of.bias_gradient, at)};
-    const Vec8 variance = load_channels(extent, of.norm.variance, at);
+    const Vec8 inverse = load_channels(extent, of.norm.inverse_deviation, at);
     for (int i = 0; i < vec8_size; ++i) {
-      const float inverse = inverse_deviation(variance[i], of.norm.eps);
-      result.scale[i] *= inverse;
-      result.slope[i] *= -(inverse * share) * result.scale[i];
+      result.scale[i] *= inverse[i];
+      result.slope[i] *= -(inverse[i] * share) * result.scale[i];
       result.offset[i] *= -share * result.scale[i];
       if constexpr (folds_means<T>) result.offset[i] -= result.mean[i] * result.slope[i];
     }

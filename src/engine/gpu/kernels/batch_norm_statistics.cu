@@ -1,3 +1,4 @@
+#include "inverse_deviation.hpp"
 #include "kernels.hpp"
 #include "row_reduction.hpp"
 
@@ -63,6 +64,7 @@ struct ChunkStatistics {
 /// H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 /// variances", 1979.
 struct CombineStatistics {
+  static constexpr bool few_blocks = true;  // few threads, with many loads
   struct Partial {
     double distances;
     double squares;
@@ -74,8 +76,7 @@ struct CombineStatistics {
   RowReduction reduction;
   const float* partials;
   std::int64_t rows;  ///< of the matrix
-  float* mean;
-  float* variance;
+  NormStatistics out;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
                                                      int lane) const {
@@ -114,15 +115,17 @@ struct CombineStatistics {
     const auto count = static_cast<double>(rows);
     const double distance = sums.distances / count;
     const double squares = sums.squares / count - distance * distance;
-    mean[channel] = static_cast<float>(static_cast<double>(partials[channel]) + distance);
-    variance[channel] = squares < 0 ? 0.0F : static_cast<float>(squares);  // keeps NaN
+    const float variance = squares < 0 ? 0.0F : static_cast<float>(squares);  // keeps NaN
+    out.mean[channel] = static_cast<float>(static_cast<double>(partials[channel]) + distance);
+    out.variance[channel] = variance;
+    out.inverse_deviation[channel] = inverse_deviation(variance, out.eps);
   }
 };
 
 }  // namespace
 
 void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
-                           float* mean, float* variance, void* workspace) {
+                           const NormStatistics& out, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
   auto* const partials = static_cast<float*>(workspace);
   with_type(type, [&]<typename T>(T*) {
@@ -130,7 +133,7 @@ void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, c
                   ChunkStatistics<T>{reduction, static_cast<const T*>(x), partials});
   });
   launch_blocks(stream, combining_blocks(reduction),
-                CombineStatistics{reduction, partials, extent.rows, mean, variance});
+                CombineStatistics{reduction, partials, extent.rows, out});
 }
 
 }  // namespace lockstep::gpu

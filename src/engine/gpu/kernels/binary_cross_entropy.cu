@@ -59,7 +59,7 @@ struct SumLosses {
 
 /// One item per value of the gradient.
 template <typename T>
-struct Backward {
+struct BinaryBackward {
   LossExtent extent;
   const float* logits;
   const float* log_sums;
@@ -97,8 +97,8 @@ void binary_cross_entropy_backward(Stream stream, DataType type, const LossExten
                                    float scale, void* gradient) {
   with_type(type, [&]<typename T>(T*) {
     launch(stream, extent.batch * extent.padded,
-           Backward<T>{extent, forward.logits, forward.log_sums, labels, scale,
-                       static_cast<T*>(gradient)});
+           BinaryBackward<T>{extent, forward.logits, forward.log_sums, labels, scale,
+                             static_cast<T*>(gradient)});
   });
 }
 

@@ -30,12 +30,17 @@ LOCKSTEP_HOST_DEVICE void store_some(T* values, std::int64_t at, std::int64_t co
 struct Identity {
   LOCKSTEP_HOST_DEVICE float operator()(float x) const { return x; }
 };
+struct Times {
+  float factor;
+  LOCKSTEP_HOST_DEVICE float operator()(float x) const { return factor * x; }
+};
 /// NaN stays NaN.
 struct Relu {
   LOCKSTEP_HOST_DEVICE float operator()(float x) const { return x <= 0 ? 0.0F : x; }
 };
 template <typename From, typename To, typename Operation>
 struct Unary {
+  enum : std::size_t { item_bytes = width * (sizeof(From) + sizeof(To)) };
   const From* x;
   To* y;
   std::int64_t count;
@@ -107,6 +112,10 @@ void add_converted(Stream stream, const void* from, DataType from_type, float* t
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,
          std::size_t count) {
   with_type(type, [&]<typename T>(T*) { apply<T, T, T>(stream, left, right, out, count, Plus{}); });
+}
+
+void scale(Stream stream, const float* from, float factor, float* to, std::size_t count) {
+  apply<float, float>(stream, from, to, count, Times{factor});
 }
 
 void relu_forward(Stream stream, DataType type, const void* x, void* y, std::size_t count) {

@@ -33,6 +33,8 @@ void add_converted(Stream stream, const void* from, DataType from_type, float* t
 /// out = left + right; out may be one of them.
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,
          std::size_t count);
+/// to[i] = factor * from[i].
+void scale(Stream stream, const float* from, float factor, float* to, std::size_t count);
 /// NaN stays NaN.
 void relu_forward(Stream stream, DataType type, const void* x, void* y, std::size_t count);
 /// dx = y > 0 ? dy : 0; dx may be dy.
@@ -60,9 +62,13 @@ struct StoredImages {
   const PixelCut* cuts;              ///< (count,)
   const float* values;               ///< (C, 256): network value of each pixel value
   std::int64_t count;                ///< later images of `extent` become zero
+  void* workspace;                   ///< of cut_images_workspace() bytes
   const PixelBox* erased = nullptr;  ///< (count,), pixels of `extent` that are 0; null: none
   const ImageMix* mixes = nullptr;   ///< (count,); null: no image is mixed
 };
+/// For images of `extent` from stored ones of height x width.
+[[nodiscard]] std::size_t cut_images_workspace(const ImageExtent& extent, std::int64_t height,
+                                               std::int64_t width);
 /// Crops, mirrors, resamples, normalises, erases and mixes to T (N, H, W, padded); bit-identical to
 /// the CPU's result.
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
@@ -91,10 +97,16 @@ struct Matrix {
 [[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1,
                                               bool drops = false);
 
-/// Mean and biased variance of each channel, (padded) each; 0 in the padding. Uses Welford's or
-/// shifted sums, so that a mean much larger than the deviation loses no digits.
+/// Each channel's, (padded) each; mean and variance are 0 in the padding.
+struct NormStatistics {
+  float* mean;
+  float* variance;           ///< biased
+  float* inverse_deviation;  ///< 1 / sqrt(variance + eps)
+  float eps;
+};
+/// Uses shifted sums, so that a mean much larger than the deviation loses no digits.
 void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
-                           float* mean, float* variance, void* workspace);
+                           const NormStatistics& out, void* workspace);
 
 /// Stochastic depth of a norm's output: it is 0 in the rows of samples that drop `block`, and
 /// multiplied by `scale` in the others.
@@ -109,13 +121,12 @@ struct SampleDrop {
 /// Inputs of a normalisation; all (padded), fp32. Weight and bias are 0 in the padding.
 struct Normalization {
   const float* mean;
-  const float* variance;  ///< biased
+  const float* inverse_deviation;
   const float* weight;
   const float* bias;
-  float eps;
   SampleDrop drop = {};  ///< applied to the output; a gradient is multiplied by the same factors
 };
-/// y = relu?(((x - mean) / sqrt(variance + eps) * weight + bias) * drop [+ residual]). `mask`, if
+/// y = relu?(((x - mean) * inverse_deviation * weight + bias) * drop [+ residual]). `mask`, if
 /// not null, receives one bit per value, set where y > 0 (bit i % 8 of byte i / 8).
 struct NormalizeOptions {
   const void* residual = nullptr;
@@ -147,7 +158,7 @@ struct NormSums {
   KeptGradients kept = {};
 };
 /// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: sums over
-/// rows of g * (x - mean) / sqrt(variance + eps) and of g: the gradients of weight and bias.
+/// rows of g * (x - mean) * inverse_deviation and of g: the gradients of weight and bias.
 /// `added`, if not null, is the norm that was added to this one's output; g is also its gradient.
 /// Each norm's sums are over g times its factors of stochastic depth.
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,

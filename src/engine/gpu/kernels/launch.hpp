@@ -51,14 +51,12 @@ inline constexpr std::int64_t large_device_blocks = 396;
 
 inline constexpr std::int64_t max_blocks = std::int64_t{1} << 22;
 
-inline void check_launch() {
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) fail_launch(cudaGetErrorName(status), cudaGetErrorString(status));
-}
-
 template <typename Functor>
-__global__ void __launch_bounds__(256) run_items(std::int64_t items, Functor functor) {
+__global__ void __launch_bounds__(threads_per_block)
+    run_items(std::int64_t items, Functor functor) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  // One round, unless there are more items than a grid may have threads.
+#pragma unroll 1
   for (std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items;
        item += stride) {
     functor(item);
@@ -104,14 +102,26 @@ __global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>())
   }
 }
 
+template <typename... Parameters, typename... Arguments>
+void launch_kernel(Stream stream, unsigned blocks, void (*kernel)(Parameters...),
+                   const Arguments&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads_per_block);
+  config.stream = static_cast<cudaStream_t>(stream);
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, arguments...);
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // else the next check would report it again
+  fail_launch(cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
 /// functor(item) for each item in [0, items), in any order.
 template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
   if (items == 0) return;
   const auto blocks =
-      static_cast<unsigned>(std::min(ceil_div(items, std::int64_t{256}), max_blocks));
-  run_items<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(items, functor);
-  check_launch();
+      static_cast<unsigned>(std::min(ceil_div(items, std::int64_t{threads_per_block}), max_blocks));
+  launch_kernel(stream, blocks, run_items<Functor>, items, functor);
 }
 
 /// For each block and column: merges functor.partial(block, column, lane) of all lanes in a fixed
@@ -120,17 +130,25 @@ template <typename Functor>
 void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
   if (blocks.count == 0) return;
   const auto grid = static_cast<unsigned>(std::min(blocks.count, max_blocks));
-  run_blocks<<<grid, threads_per_block, 0, static_cast<cudaStream_t>(stream)>>>(
-      blocks.count, blocks.columns, functor);
-  check_launch();
+  launch_kernel(stream, grid, run_blocks<Functor>, blocks.count, blocks.columns, functor);
 }
 
 #else
 
+/// Functors whose traffic depends on the number of items alone declare `item_bytes`.
+template <typename Functor>
+constexpr std::optional<std::size_t> bytes_of([[maybe_unused]] std::int64_t items) {
+  if constexpr (requires { Functor::item_bytes; }) {
+    return static_cast<std::size_t>(items) * Functor::item_bytes;
+  }
+  return std::nullopt;
+}
+
 // On the host the last item and block come first, since a device may take them in any order.
 template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
-  run_in(stream, [=] {
+  const HostStream::Kernel kernel{typeid(Functor), bytes_of<Functor>(items)};
+  run_kernel_in(stream, kernel, [=] {
 #pragma omp parallel for schedule(static) if (items >= 1024)
     for (std::int64_t item = items - 1; item >= 0; --item) functor(item);
   });
@@ -138,7 +156,8 @@ void launch(Stream stream, std::int64_t items, const Functor& functor) {
 
 template <typename Functor>
 void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
-  run_in(stream, [=] {
+  const HostStream::Kernel kernel{typeid(Functor), std::nullopt};
+  run_kernel_in(stream, kernel, [=] {
 #pragma omp parallel for schedule(static) if (blocks.count >= 8)
     for (std::int64_t block = blocks.count - 1; block >= 0; --block) {
       std::array<typename Functor::Partial, threads_per_block> partials;

@@ -2,8 +2,6 @@
 #include "row_reduction.hpp"
 #include "sample_drop.hpp"
 
-#include <cmath>
-
 namespace lockstep::gpu {
 namespace {
 
@@ -162,15 +160,14 @@ struct ChunkGradients {
 
 /// Destination of one norm's gradients.
 struct GradientsOut {
-  const float* variance;
-  float eps;
+  const float* inverse_deviation;
   float* weight_gradient;
   float* bias_gradient;
   KeptGradients kept;
   LOCKSTEP_HOST_DEVICE void write(std::int64_t channel, double sum, double product) const {
-    const double deviation = std::sqrt(static_cast<double>(variance[channel] + eps));
     const auto bias = static_cast<float>(sum);
-    const auto weight = static_cast<float>(product / deviation);
+    const auto weight =
+        static_cast<float>(product * static_cast<double>(inverse_deviation[channel]));
     bias_gradient[channel] = bias;
     weight_gradient[channel] = weight;
     if (kept.bias != nullptr) kept.bias[channel] = kept.adds ? kept.bias[channel] + bias : bias;
@@ -180,7 +177,7 @@ struct GradientsOut {
   }
 };
 [[nodiscard]] GradientsOut gradients_out(const NormSums& of) {
-  return {of.norm.variance, of.norm.eps, of.weight, of.bias, of.kept};
+  return {of.norm.inverse_deviation, of.weight, of.bias, of.kept};
 }
 
 template <bool added, bool drops>

@@ -100,6 +100,7 @@ struct Backward {
   const float* logits;
   const float* log_sums;
   BatchLabels labels;
+  double share_of_each;  ///< of every class in the target, by label smoothing
   float scale;
   T* gradient;
 
@@ -110,8 +111,8 @@ struct Backward {
     double value = 0;
     if (k < extent.classes && log_sum != infinity()) {
       const auto logit = static_cast<double>(logits[sample * extent.classes + k]);
-      const double target = extent.label_smoothing / static_cast<double>(extent.classes) +
-                            (1 - extent.label_smoothing) * labels.target(sample).share(k);
+      const double target =
+          share_of_each + (1 - extent.label_smoothing) * labels.target(sample).share(k);
       value =
           static_cast<double>(scale) * (std::exp(logit - static_cast<double>(log_sum)) - target);
     }
@@ -135,9 +136,10 @@ void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExten
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
                                     const LossOutputs& forward, const BatchLabels& labels,
                                     float scale, void* gradient) {
+  const double share_of_each = extent.label_smoothing / static_cast<double>(extent.classes);
   with_type(type, [&]<typename T>(T*) {
     launch(stream, extent.batch * extent.padded,
-           Backward<T>{extent, forward.logits, forward.log_sums, labels, scale,
+           Backward<T>{extent, forward.logits, forward.log_sums, labels, share_of_each, scale,
                        static_cast<T*>(gradient)});
   });
 }

@@ -4,6 +4,7 @@ namespace lockstep::gpu {
 namespace {
 
 struct ArenaValues {
+  enum : std::size_t { arenas_read = 1 };
   const float* arena;
   LOCKSTEP_HOST_DEVICE Floats<static_cast<int>(arena_block)> operator()(std::int64_t block) const {
     constexpr int size = static_cast<int>(arena_block);
@@ -20,7 +21,7 @@ void squared_norms(Stream stream, const float* arena, std::size_t blocks,
 }
 
 std::size_t squared_norms_workspace(std::size_t blocks, std::size_t tensors) {
-  return blocks * sizeof(double) + tensors * sizeof(tensor_sums::BlockRange);
+  return tensor_sums::Workspace::bytes(blocks, tensors);
 }
 
 }  // namespace lockstep::gpu

@@ -4,6 +4,7 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,21 +13,32 @@ namespace lockstep::gpu {
 namespace tensor_sums {
 
 /// Range of a tensor's blocks.
-struct BlockRange {
+struct alignas(8) BlockRange {
   std::uint32_t begin;
   std::uint32_t end;
 };
 
-/// The workspace: one sum per block, and one range per tensor.
+/// Most thread blocks that sum one tensor, each a split of its blocks.
+inline constexpr int max_splits = 32;
+/// Fewest blocks of a split, if a tensor has several.
+inline constexpr std::int64_t min_blocks_per_split = 4096;
+
+/// The workspace: one sum per block, one per tensor and split, and one range per tensor.
 struct Workspace {
   double* block_sums;
+  double* split_sums;
   BlockRange* ranges;
-  Workspace(void* memory, std::size_t blocks)
+  Workspace(void* memory, std::size_t blocks, std::size_t tensors)
       : block_sums(static_cast<double*>(memory)),
-        ranges(reinterpret_cast<BlockRange*>(block_sums + blocks)) {}
+        split_sums(block_sums + blocks),
+        ranges(reinterpret_cast<BlockRange*>(split_sums + tensors * max_splits)) {}
+  [[nodiscard]] static std::size_t bytes(std::size_t blocks, std::size_t tensors) {
+    return blocks * sizeof(double) + tensors * (max_splits * sizeof(double) + sizeof(BlockRange));
+  }
 };
 
 struct ClearRanges {
+  enum : std::size_t { item_bytes = sizeof(BlockRange) };
   BlockRange* ranges;
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t tensor) const { ranges[tensor] = {0, 0}; }
 };
@@ -35,6 +47,9 @@ struct ClearRanges {
 /// range.
 template <typename Values>
 struct SumBlock {
+  enum : std::size_t {
+    item_bytes = Values::arenas_read * arena_block * sizeof(float) + sizeof(double)
+  };
   Values values_of;
   std::int64_t blocks;
   const std::uint32_t* tensor_of_block;
@@ -59,19 +74,29 @@ struct SumBlock {
   }
 };
 
-/// One thread block per tensor.
-struct SumTensor {
-  struct Partial {
-    double sum;
-    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) { sum += other.sum; }
-  };
+struct Sum {
+  double sum;
+  LOCKSTEP_HOST_DEVICE void merge(const Sum& other) { sum += other.sum; }
+};
+
+/// One thread block per tensor and split. How a tensor is split depends on its length alone; splits
+/// without blocks sum nothing.
+struct SumSplit {
+  using Partial = Sum;
   const double* block_sums;
   const BlockRange* ranges;
-  double* sums;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t tensor, int, int lane) const {
+  std::int64_t splits;  ///< enough for the longest tensor
+  double* split_sums;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t item, int, int lane) const {
     constexpr int depth = 8;  // concurrent loads
-    const std::int64_t end = ranges[tensor].end;
-    std::int64_t block = std::int64_t{ranges[tensor].begin} + lane;
+    const Division place = divide(item, splits);
+    const BlockRange range = ranges[place.quotient];
+    const std::int64_t shared =
+        ceil_div(std::int64_t{range.end - range.begin}, std::int64_t{max_splits});
+    const std::int64_t each = shared < min_blocks_per_split ? min_blocks_per_split : shared;
+    const std::int64_t begin = range.begin + place.rest * each;
+    const std::int64_t end = begin + each < range.end ? begin + each : range.end;
+    std::int64_t block = begin + lane;
     double lane_sums[depth] = {};
     for (; block + (depth - 1) * threads_per_block < end; block += depth * threads_per_block) {
       for (int i = 0; i < depth; ++i) lane_sums[i] += block_sums[block + i * threads_per_block];
@@ -81,8 +106,27 @@ struct SumTensor {
     for (int i = 0; i < depth; ++i) result.sum += lane_sums[i];
     return result;
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t tensor, int, const Partial& total) const {
-    sums[tensor] = total.sum;
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t item, int, const Partial& total) const {
+    split_sums[item] = total.sum;
+  }
+};
+
+/// Adds up the sums of each tensor's splits, with one lane per split.
+struct SumTensor {
+  using Partial = Sum;
+  static constexpr int columns = threads_per_block / max_splits;
+  const double* split_sums;
+  std::int64_t splits;
+  std::int64_t tensors;
+  double* sums;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
+                                                     int lane) const {
+    const std::int64_t tensor = block * columns + column;
+    return {tensor < tensors && lane < splits ? split_sums[tensor * splits + lane] : 0.0};
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int column, const Partial& total) const {
+    const std::int64_t tensor = block * columns + column;
+    if (tensor < tensors) sums[tensor] = total.sum;
   }
 };
 
@@ -95,14 +139,19 @@ void sum_squares(Stream stream, const Values& values_of, std::size_t blocks,
                  const std::uint32_t* tensor_of_block, std::size_t tensors, double* sums,
                  void* workspace) {
   using namespace tensor_sums;
-  const Workspace memory(workspace, blocks);
+  const Workspace memory(workspace, blocks, tensors);
   const auto items = static_cast<std::int64_t>(blocks);
   const auto tensor_items = static_cast<std::int64_t>(tensors);
   launch(stream, tensor_items, ClearRanges{memory.ranges});
   launch(stream, items,
          SumBlock<Values>{values_of, items, tensor_of_block, memory.block_sums, memory.ranges});
-  launch_blocks(stream, {.count = tensor_items, .columns = 1},
-                SumTensor{memory.block_sums, memory.ranges, sums});
+  const std::int64_t splits =
+      std::clamp(ceil_div(items, min_blocks_per_split), std::int64_t{1}, std::int64_t{max_splits});
+  launch_blocks(stream, {.count = tensor_items * splits, .columns = 1},
+                SumSplit{memory.block_sums, memory.ranges, splits, memory.split_sums});
+  constexpr std::int64_t columns = SumTensor::columns;
+  launch_blocks(stream, {.count = ceil_div(tensor_items, columns), .columns = SumTensor::columns},
+                SumTensor{memory.split_sums, splits, tensor_items, sums});
 }
 
 }  // namespace lockstep::gpu

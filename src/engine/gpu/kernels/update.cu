@@ -39,6 +39,8 @@ AdamRule rule_of(const UpdateRange& range, const AdamUpdate& options) {
 
 template <typename Rule>
 struct MomentumUpdate {
+  /// Reads the gradients; reads and writes the parameters and the momentum.
+  enum : std::size_t { item_bytes = 5 * item_size * sizeof(float) };
   UpdateRange range;
   Rule rule;
   float* momentum_buffer;
@@ -59,9 +61,9 @@ struct MomentumUpdate {
 };
 
 struct MomentsUpdate {
+  enum : std::size_t { item_bytes = 7 * item_size * sizeof(float) };
   UpdateRange range;
   AdamRule rule;
-  double correction1;
   bool decoupled_decay;
   float* exp_avg;
   float* exp_avg_sq;
@@ -70,7 +72,7 @@ struct MomentsUpdate {
     const TensorUpdate tensor = tensor_at(range, at);
     AdamRule rule_here = rule;
     if (tensor.lr_scale == 0 || !take_decision(range.decision, rule_here.gradient_scale)) return;
-    set_tensor(rule_here, range.lr * tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
+    set_tensor(rule_here, range.lr * tensor.lr, tensor.weight_decay, decoupled_decay);
     const Floats<item_size> g = load<item_size>(range.gradients + at);
     Floats<item_size> w = load<item_size>(range.parameters + at);
     Floats<item_size> m = load<item_size>(exp_avg + at);
@@ -84,9 +86,9 @@ struct MomentsUpdate {
 
 /// The negative steps of AdamW at a learning rate of 1.
 struct AdamSteps {
+  enum : std::size_t { arenas_read = 4 };
   UpdateRange range;
   AdamRule rule;
-  double correction1;
   const float* exp_avg;
   const float* exp_avg_sq;
   LOCKSTEP_HOST_DEVICE Floats<static_cast<int>(arena_block)> operator()(std::int64_t block) const {
@@ -94,7 +96,7 @@ struct AdamSteps {
     const std::size_t at = range.begin + static_cast<std::size_t>(block) * arena_block;
     AdamRule rule_here = rule;
     take_decision(range.decision, rule_here.gradient_scale);
-    set_unit_step(rule_here, tensor_at(range, at).weight_decay, correction1);
+    set_unit_step(rule_here, tensor_at(range, at).weight_decay);
     const Floats<size> g = load<size>(range.gradients + at);
     Floats<size> w = load<size>(range.parameters + at);
     Floats<size> m = load<size>(exp_avg + at);
@@ -105,6 +107,7 @@ struct AdamSteps {
 };
 
 struct AverageUpdate {
+  enum : std::size_t { item_bytes = 3 * item_size * sizeof(float) };
   UpdateRange range;
   AverageRule rule;
   float* average;
@@ -198,9 +201,9 @@ void lars_update(Stream stream, const UpdateRange& range, float momentum, float*
 
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq) {
-  launch(stream, items_of(range),
-         MomentsUpdate{range, rule_of(range, options), options.correction1, options.decoupled_decay,
-                       exp_avg, exp_avg_sq});
+  launch(
+      stream, items_of(range),
+      MomentsUpdate{range, rule_of(range, options), options.decoupled_decay, exp_avg, exp_avg_sq});
 }
 
 void average_update(Stream stream, const UpdateRange& range, double decay, float* average) {
@@ -210,8 +213,7 @@ void average_update(Stream stream, const UpdateRange& range, double decay, float
 void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& options,
                      const float* exp_avg, const float* exp_avg_sq, std::size_t tensors,
                      double* sums, void* workspace) {
-  sum_squares(stream,
-              AdamSteps{range, rule_of(range, options), options.correction1, exp_avg, exp_avg_sq},
+  sum_squares(stream, AdamSteps{range, rule_of(range, options), exp_avg, exp_avg_sq},
               (range.end - range.begin) / arena_block,
               range.tensor_of_block + range.begin / arena_block, tensors, sums, workspace);
 }

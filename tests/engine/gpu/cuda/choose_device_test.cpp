@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE choose_device
 #include "engine/gpu/cuda/choose_device.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,6 +1,5 @@
 // For a device that is described to cuDNN and need not exist, prints which cuDNN engines support
 // the convolutions of the models. Fails if a convolution has none.
-#define BOOST_TEST_MODULE convolution_support
 #include "engine/gpu/cuda/cudnn_plan.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/graph/graph.hpp"
@@ -19,16 +18,40 @@ using namespace lockstep::gpu::cuda;
 
 namespace {
 
-/// The description of an NVIDIA H200 for cuDNN.
-const std::string hopper = R"({
-  "deviceName": "NVIDIA H200", "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000,
+struct Gpu {
+  const char* name;
+  int version;  ///< of its architecture, times 100
+  int multiprocessors;
+  int shared_memory;  ///< bytes a block may have
+  int clock;          ///< kHz
+  int memory_clock;   ///< kHz
+  std::int64_t l2;    ///< bytes
+  std::int64_t memory;
+  std::size_t most_generic_fp32;  ///< of the large passes below
+};
+constexpr Gpu gpus[] = {
+    {"NVIDIA A100", 800, 108, 166912, 1410000, 1593000, 41943040, 85094825984, 6},
+    {"NVIDIA H100", 900, 132, 232448, 1980000, 2619000, 52428800, 85029158912, 1},
+    {"NVIDIA H200", 900, 132, 232448, 1980000, 3201000, 62914560, 150109880320, 1},
+    {"NVIDIA B200", 1000, 148, 232448, 1965000, 3996000, 132644864, 191514542080, 17},
+};
+
+/// The description of a GPU for cuDNN.
+std::string describe(const Gpu& gpu) {
+  return fmt::format(
+      R"({{
+  "deviceName": "{}", "cudaDeviceId": 0, "deviceVer": {}, "driverVer": 13000,
   "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-  "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
-  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "regsPerBlock": 65536, "multiProcessorCount": {}, "warpSize": 32,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": {},
   "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "smClockRateKHz": 1980000,
-  "memClockRateKHz": 3201000, "l2CacheSize": 62914560, "isTccDriver": 0, "supportCoopLaunch": 1,
-  "pciDeviceId": 0, "totalGlobalMem": 150109880320})";
+  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "smClockRateKHz": {},
+  "memClockRateKHz": {}, "l2CacheSize": {}, "isTccDriver": 0, "supportCoopLaunch": 1,
+  "pciDeviceId": 0, "totalGlobalMem": {}}})",
+      gpu.name, gpu.version, gpu.multiprocessors, gpu.shared_memory, gpu.clock, gpu.memory_clock,
+      gpu.l2, gpu.memory);
+}
+const std::string hopper = describe(gpus[2]);
 
 /// All different convolutions of a model, including fully connected layers, as convolutions of one
 /// pixel.
@@ -138,7 +161,7 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_resnet50_has_a_deterministic_engine) {
         Row row;
         add_to(row, shape,
                survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = shape.type},
-                              options));
+                              {.plans = options}));
         BOOST_TEST(row.supported == 1U, to_string(precision)
                                             << ", " << pass.name << ", " << row.first);
         if (row.most_workspace > PlanOptions{}.max_workspace_bytes) {
@@ -165,12 +188,62 @@ BOOST_AUTO_TEST_CASE(the_workspace_limit_excludes_no_engine_of_large_fp32_convol
       const auto engines = [&](const PlanOptions& options) {
         return std::ranges::count_if(
             survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = DataType::f32},
-                           options)
+                           {.plans = options})
                 .engines,
             &EngineSupport::finalizes);
       };
       BOOST_TEST(engines({}) == engines({.max_workspace_bytes = std::size_t{1} << 40}),
                  pass.name << " of " << describe(shape));
+    }
+  }
+}
+
+/// cuDNN's engine 0 computes everything, slowly.
+bool is_generic(const EngineSurvey& survey) {
+  return survey.engines.back().engine.starts_with("eng0");
+}
+
+/// Surveys a model's requests of at least 10^8 operations, which are those that are timed, and
+/// prints those whose first choice is the generic engine; returns their number.
+std::size_t survey_first_choices(const Gpu& gpu, const std::string& model, Precision precision) {
+  ModelOptions options;
+  if (model == "mini-resnet") options = {.image = {.channels = 3, .height = 32, .width = 32}};
+  const Graph graph = make_model(model, options);
+  std::size_t generic = 0;
+  for (const ConvolutionRequest& request : requests_of(graph, precision, 256)) {
+    if (request.operations() < PlanOptions{}.smallest_trial) continue;
+    SurveyOptions survey{
+        .plans = {.deterministic = true}, .precompiled_only = true, .first_only = true};
+    const EngineSurvey first = survey_engines(describe(gpu), request, survey);
+    BOOST_TEST_CONTEXT(gpu.name << ", " << model << ", " << request.text() << first.reason) {
+      BOOST_TEST_REQUIRE(!first.engines.empty());
+      BOOST_TEST(first.engines.back().finalizes);
+      if (!is_generic(first)) continue;
+      ++generic;
+      fmt::print("generic: {} of {} on {}\n", request.text(), model, gpu.name);
+      survey.plans.max_workspace_bytes = std::size_t{1} << 40;
+      BOOST_TEST(is_generic(survey_engines(describe(gpu), request, survey)),
+                 "the limit of the workspace excludes better engines");
+    }
+  }
+  return generic;
+}
+
+BOOST_AUTO_TEST_CASE(large_convolutions_do_not_begin_with_the_generic_engine) {
+  for (const Gpu& gpu : gpus) {
+    for (const Precision precision :
+         {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+      std::size_t generic = 0;
+      for (const char* model : {"resnet18", "resnet50", "resnext50_32x4d", "mini-resnet"}) {
+        const std::size_t found = survey_first_choices(gpu, model, precision);
+        generic += found;
+        if (std::string(model) == "resnet50") {
+          BOOST_TEST(found <= (precision == Precision::fp32 ? 1U : 0U), gpu.name);
+        }
+      }
+      // Grouped convolutions, linear layers, and data gradients of 1x1 filters with a stride of 2.
+      const bool is_exact = precision == Precision::fp32;
+      BOOST_TEST(generic <= (is_exact ? gpu.most_generic_fp32 : 1U), gpu.name);
     }
   }
 }
@@ -196,8 +269,9 @@ BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine) {
                                        .tf32 = precision == Precision::tf32};
           for (const auto& pass : passes) {
             if (pass.wide) continue;
-            const auto survey = survey_engines(
-                hopper, {.shape = shape, .pass = pass.pass, .output = type}, options, true);
+            const auto survey =
+                survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = type},
+                               {.plans = options, .precompiled_only = true});
             BOOST_TEST(std::ranges::any_of(survey.engines, &EngineSupport::finalizes),
                        to_string(precision) << ", " << pass.name << " of " << describe(shape)
                                             << ": " << survey.reason);
@@ -219,7 +293,7 @@ BOOST_AUTO_TEST_CASE(engines_compiled_at_run_time_can_be_excluded) {
                                              .type = DataType::bf16},
                                    .pass = ConvolutionPass::forward,
                                    .output = DataType::bf16};
-  const EngineSurvey survey = survey_engines(hopper, request, {}, true);
+  const EngineSurvey survey = survey_engines(hopper, request, {.precompiled_only = true});
   const auto compiled = std::ranges::count_if(survey.engines, &EngineSupport::compiled_at_run);
 
   BOOST_TEST(compiled > 0);
@@ -266,7 +340,7 @@ BOOST_AUTO_TEST_CASE(workspace_limit_and_determinism_exclude_engines) {
   const ConvolutionRequest request{
       .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
   const auto made = [&](const PlanOptions& options) {
-    const auto survey = survey_engines(hopper, request, options);
+    const auto survey = survey_engines(hopper, request, {.plans = options});
     return std::count_if(survey.engines.begin(), survey.engines.end(),
                          [](const auto& engine) { return engine.finalizes; });
   };

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE cuda_device
 #include "engine/gpu/cuda/cuda_device.hpp"
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,3 @@
-#define BOOST_TEST_MODULE cudnn_trial
 #include "engine/gpu/cuda/cudnn_trial.hpp"
 
 #include "engine/gpu/cuda/check.hpp"

@@ -11,14 +11,20 @@ constexpr float eps = 1e-5F;
 struct Statistics {
   std::vector<float> mean;
   std::vector<float> variance;
+  std::vector<float> inverse_deviation;
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 Statistics statistics_of(const Values& x, const Matrix& extent) {
   const auto padded = static_cast<std::size_t>(extent.padded);
-  Statistics result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  const std::vector<float> poison(padded, NAN);
+  Statistics result{poison, poison, poison};
   std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
-  batch_norm_statistics(no_stream, x.type(), extent, x.data(), result.mean.data(),
-                        result.variance.data(), workspace.data());
+  batch_norm_statistics(no_stream, x.type(), extent, x.data(),
+                        {.mean = result.mean.data(),
+                         .variance = result.variance.data(),
+                         .inverse_deviation = result.inverse_deviation.data(),
+                         .eps = eps},
+                        workspace.data());
   return result;
 }
 
@@ -44,24 +50,25 @@ Moments moments_of(const Values& x, const Matrix& extent, std::int64_t channel) 
 struct Norm {
   explicit Norm(const Matrix& extent, int seed = 31)
       : mean(random_channels(extent, seed, 0)),
-        variance(random_channels(extent, seed + 1, 2)),
+        inverse_deviation(random_channels(extent, seed + 1, 2)),
         weight(random_channels(extent, seed + 2, 1)),
-        bias(random_channels(extent, seed + 3, 0)) {}
+        bias(random_channels(extent, seed + 3, 0)) {
+    for (float& value : inverse_deviation) value = 1 / std::sqrt(value + eps);
+  }
   [[nodiscard]] Normalization view() const {
     return {.mean = mean.data(),
-            .variance = variance.data(),
+            .inverse_deviation = inverse_deviation.data(),
             .weight = weight.data(),
-            .bias = bias.data(),
-            .eps = eps};
+            .bias = bias.data()};
   }
   [[nodiscard]] double deviation(std::int64_t channel) const {
-    return std::sqrt(static_cast<double>(variance[static_cast<std::size_t>(channel)] + eps));
+    return 1 / static_cast<double>(inverse_deviation[static_cast<std::size_t>(channel)]);
   }
   [[nodiscard]] double normalized(double x, std::int64_t channel) const {
     return (x - static_cast<double>(mean[static_cast<std::size_t>(channel)])) / deviation(channel);
   }
   std::vector<float> mean;
-  std::vector<float> variance;
+  std::vector<float> inverse_deviation;
   std::vector<float> weight;
   std::vector<float> bias;
 };
@@ -327,6 +334,11 @@ BOOST_AUTO_TEST_CASE(statistics_match_two_passes_in_double) {
           BOOST_TEST(statistics.mean[static_cast<std::size_t>(c)] == 0);
           BOOST_TEST(statistics.variance[static_cast<std::size_t>(c)] == 0);
         }
+        const auto inverse = [&](std::int64_t c) {
+          return 1 / std::sqrt(variance(c) + double{eps});
+        };
+        check_close(reader(statistics.inverse_deviation), inverse, extent.channels, DataType::f32,
+                    2e-6);
         BOOST_TEST((statistics_of(x, extent) == statistics));
       }
     }
@@ -377,6 +389,7 @@ BOOST_AUTO_TEST_CASE(nan_affects_only_its_channel) {
     for (std::size_t c = 0; c < 12; ++c) {
       BOOST_TEST(std::isnan(statistics.mean[c]) == (c == 9));
       BOOST_TEST(std::isnan(statistics.variance[c]) == (c == 9));
+      BOOST_TEST(std::isnan(statistics.inverse_deviation[c]) == (c == 9));
     }
   }
 }

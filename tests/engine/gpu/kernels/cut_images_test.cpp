@@ -84,6 +84,9 @@ void check_against_cpu(const Images& images, const ImageShape& network, DataType
   const std::vector<float> expected = values_on_cpu(images, network);
   const Normalizer normalizer(images.mean, images.std);
   Values out(type, extent.batch * extent.height * extent.width * extent.padded);
+  std::vector<std::byte> workspace(
+      cut_images_workspace(extent, images.stored.height, images.stored.width),
+      static_cast<std::byte>(0xFF));
 
   cut_images(no_stream, type, extent,
              {.data = images.pixels.data(),
@@ -92,6 +95,7 @@ void check_against_cpu(const Images& images, const ImageShape& network, DataType
               .cuts = images.cuts.data(),
               .values = normalizer.values().data(),
               .count = count,
+              .workspace = workspace.data(),
               .erased = images.erased.empty() ? nullptr : images.erased.data(),
               .mixes = images.mixes.empty() ? nullptr : images.mixes.data()},
              out.data());

@@ -73,6 +73,19 @@ BOOST_AUTO_TEST_CASE(sums_may_be_in_place) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(values_are_scaled) {
+  for (const std::int64_t count : counts) {
+    const Values x = random_values(DataType::f32, count, 1);
+    Values y(DataType::f32, count);
+
+    scale(no_stream, static_cast<const float*>(x.data()), 0.25F, static_cast<float*>(y.data()),
+          static_cast<std::size_t>(count));
+
+    check_close(
+        reader(y), [&](std::int64_t i) { return 0.25 * x[i]; }, count, DataType::f32, 0);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(relu_passes_positive_values_and_nan) {
   for (const DataType type : all_types) {
     for (const std::int64_t count : counts) {

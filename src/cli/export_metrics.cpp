@@ -1,0 +1,57 @@
+#include "command.hpp"
+#include "lockstep/config/option_table.hpp"
+#include "lockstep/report/metrics_csv.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+
+namespace lockstep::cli {
+namespace {
+
+struct ExportMetricsArguments {
+  bool csv = true;
+  std::string event;
+};
+
+OptionTable<ExportMetricsArguments> export_metrics_options() {
+  OptionTable<ExportMetricsArguments> table;
+  table.group("Result")
+      .add(&ExportMetricsArguments::csv,
+           {.name = "csv", .help = "print CSV, the only format", .unit = ""})
+      .add(&ExportMetricsArguments::event,
+           {.name = "event",
+            .help = "print only events of this kind, such as step or eval",
+            .unit = ""});
+  return table;
+}
+
+}  // namespace
+
+ExitStatus run_export_metrics(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    fmt::print(
+        "usage: lockstep export-metrics RUN [options]\n\n"
+        "Prints the metrics of a run as a table: a row for each event of metrics.jsonl.\n{}",
+        export_metrics_options().help());
+    return ExitStatus::ok;
+  }
+  const auto parsed =
+      export_metrics_options().parse(invocation.arguments, /*allow_positional=*/true);
+  if (parsed.positional.size() != 1 || !parsed.value.csv) {
+    fail(ExitStatus::usage,
+         "export-metrics takes one run directory ({} are given) and prints CSV; see lockstep "
+         "export-metrics --help",
+         parsed.positional.size());
+  }
+  const std::size_t damaged =
+      report::write_metrics_csv(parsed.positional.front(), parsed.value.event, std::cout);
+  if (damaged > 0) {
+    fmt::print(stderr, "lockstep: warning: {} damaged line{} of metrics.jsonl left out\n", damaged,
+               damaged == 1 ? "" : "s");
+  }
+  return ExitStatus::ok;
+}
+
+}  // namespace lockstep::cli

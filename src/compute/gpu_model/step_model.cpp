@@ -1,0 +1,104 @@
+#include "step_model.hpp"
+
+#include "../../engine/gpu/device_engine.hpp"
+#include "../../optim/device/device_optimizer.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/core/batch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::gpu {
+namespace {
+
+// Fitted to the profile of 2026-11-26 (benchmarks/results/2026-11-26-resnet50-kernels-h200.json).
+constexpr double launch_seconds = 4e-6;
+constexpr double share_of_memory_rate = 0.81;
+constexpr double share_of_tensor_rate = 0.60;
+
+LaunchCost cost_of(double operations, double bytes, const Config& config, const GpuSpec& gpu) {
+  const double traffic = bytes / gpu.memory_rate;
+  const double arithmetic = operations / gpu.rate(config.precision);
+  return {.launches = 1,
+          .bytes = bytes,
+          .operations = operations,
+          .seconds = launch_seconds +
+                     std::max(traffic / share_of_memory_rate, arithmetic / share_of_tensor_rate),
+          .seconds_at_peak = std::max(traffic, arithmetic)};
+}
+
+/// A step's traffic is that of its first launch whose traffic is unknown; later ones combine a few
+/// partial results. That of a step with a convolution is known.
+void add_step(StepModel& model, const StepTime& step, const std::vector<Launch>& launches,
+              const Config& config, const GpuSpec& gpu) {
+  auto rest = static_cast<double>(step.bytes);
+  for (const Launch& launch : launches) {
+    if (launch.operations > 0) rest = 0;
+  }
+  for (const Launch& launch : launches) {
+    const double bytes = launch.bytes ? *launch.bytes : std::exchange(rest, 0);
+    model.launches.push_back({.step = step.name,
+                              .kernel = launch.kernel,
+                              .cost = cost_of(launch.operations, bytes, config, gpu)});
+  }
+}
+
+/// A batch of pixels whose memory nothing reads.
+Batch listed_batch(const Graph& graph, std::int64_t size) {
+  static constexpr std::uint8_t pixel = 0;
+  Batch batch;
+  batch.size = size;
+  batch.pixels.data = &pixel;
+  batch.pixels.height = static_cast<std::int32_t>(graph.image().height);
+  batch.pixels.width = static_cast<std::int32_t>(graph.image().width);
+  return batch;
+}
+
+}  // namespace
+
+LaunchCost& LaunchCost::operator+=(const LaunchCost& more) noexcept {
+  launches += more.launches;
+  bytes += more.bytes;
+  operations += more.operations;
+  seconds += more.seconds;
+  seconds_at_peak += more.seconds_at_peak;
+  return *this;
+}
+
+LaunchCost StepModel::total() const {
+  LaunchCost sum;
+  for (const ModelledLaunch& launch : launches) sum += launch.cost;
+  return sum;
+}
+
+std::map<std::string, LaunchCost> StepModel::by_kernel() const {
+  std::map<std::string, LaunchCost> sums;
+  for (const ModelledLaunch& launch : launches) sums[launch.kernel] += launch.cost;
+  return sums;
+}
+
+StepModel model_step(const Graph& graph, const Config& config, const GpuSpec& gpu) {
+  const auto device = make_listing_device();
+  const auto engine =
+      make_device_engine(device, graph, {.precision = config.precision, .records = false});
+  const auto program = engine->compile({.batch_size = config.batch_size, .training = true});
+  const auto optimizer = make_device_optimizer(device, config, engine->layout());
+  std::vector<StepTime> steps = program->time_steps(listed_batch(graph, config.batch_size));
+  // The first step reads pixels, of a byte each, in place of the fp32 values that it may read.
+  const ImageShape image = graph.image();
+  const auto pixels =
+      static_cast<std::size_t>(config.batch_size * image.channels * image.height * image.width);
+  steps.front().bytes -= pixels * (sizeof(float) - 1);
+  const std::vector<std::vector<Launch>> launches = device->take_timed();
+  StepModel model;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    add_step(model, steps[i], launches[i], config, gpu);
+  }
+  static_cast<void>(device->take_launches());
+  optimizer->update(0, engine->layout().size(), engine->parameters(), engine->gradients(),
+                    {.lr = 1});
+  add_step(model, {.name = "update"}, device->take_launches(), config, gpu);
+  return model;
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,86 @@
+#include "lockstep/report/run_record.hpp"
+
+#include "events_reader.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace lockstep::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Notes the text of an Error instead of throwing it.
+template <typename Action>
+void noting(RunRecord& run, Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    run.notes.emplace_back(error.what());
+  }
+}
+
+}  // namespace
+
+RunRecord::RunRecord(std::size_t most_bins)
+    : steps({"loss", "top1", "top5", "lr", "images_per_second", "gradient_norm", "seconds.data",
+             "seconds.forward", "seconds.backward", "seconds.communication", "seconds.optimizer",
+             "seconds"},
+            most_bins),
+      epochs({"loss", "top1", "top5", "images_per_second", "peak_rss_bytes"}, most_bins),
+      evaluations({"loss", "top1", "top5", "ema_loss", "ema_top1", "ema_top5"}, most_bins),
+      checkpoints({}, most_bins),
+      stragglers({}, most_bins) {}
+
+std::size_t RunRecord::series(const Curve& curve, const std::string& name) {
+  const auto found = std::ranges::find(curve.names(), name);
+  return static_cast<std::size_t>(found - curve.names().begin());
+}
+
+Options parse_options(const std::string& text) {
+  Options options;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find('=');
+    if (line.starts_with('#') || equals == std::string::npos) continue;
+    options.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return options;
+}
+
+std::string run_name(const std::string& path) {
+  return fs::absolute(fs::path(path) / "").lexically_normal().parent_path().filename().string();
+}
+
+void require_run(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_regular_file(fs::path(path) / "metrics.jsonl", ignored)) return;
+  fail(ExitStatus::no_input,
+       "{} is no run directory (there is no metrics.jsonl in it); give the "
+       "--run-dir of a training",
+       path);
+}
+
+RunRecord read_run(const std::string& path, std::size_t most_bins) {
+  require_run(path);
+  const fs::path base(path);
+  std::error_code ignored;
+  RunRecord run(most_bins);
+  run.path = path;
+  run.name = run_name(path);
+  EventsReader events(run, (base / "metrics.jsonl").string());
+  static_cast<void>(events.read());
+  events.read_rest();
+  run.notes = events.notes();
+  noting(run, [&] { run.options = parse_options(read_text_file((base / "config.ini").string())); });
+  if (const fs::path confusion = base / "confusion.csv"; fs::exists(confusion, ignored)) {
+    noting(run, [&] { run.confusion = read_confusion(confusion.string(), most_errors); });
+  }
+  return run;
+}
+
+}  // namespace lockstep::report
