@@ -56,15 +56,16 @@ def kill_repeatedly(folder, name, kills, failures):
 def a_rank_is_killed_at_random_moments(folder):
     failures, threads = [], []
     data_of(folder)
-    for i, name in enumerate(CHAINS):
-        kills = KILLS // len(CHAINS) + (1 if i < KILLS % len(CHAINS) else 0)
+    chains = list(CHAINS)[:KILLS]  # a chain without a kill has no restarts
+    for i, name in enumerate(chains):
+        kills = KILLS // len(chains) + (1 if i < KILLS % len(chains) else 0)
         threads.append(threading.Thread(target=kill_repeatedly, args=(folder, name, kills, failures)))
         threads[-1].start()
     for thread in threads:
         thread.join()
     assert not failures, failures[0]
-    check_same(folder, [folder / f"run-killed-{name}" for name in CHAINS], TWO_NODES, **LONG)
-    for name in CHAINS:
+    check_same(folder, [folder / f"run-killed-{name}" for name in chains], TWO_NODES, **LONG)
+    for name in chains:
         statuses = {line.split()[1] for line in (folder / f"run-killed-{name}" / "restarts").read_text().splitlines()}
         assert statuses <= {"1", "14", "70", "137", "143"}, statuses  # 1: while MPI started; 14: by Open MPI 5
 
