@@ -180,7 +180,10 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
     finding.text = "one node has no others to reach";
     return finding;
   }
-  if (auto lost = unreachable_pair(nodes, pairs)) return std::move(*lost);
+  if (auto lost = unreachable_pair(nodes, pairs)) {
+    finding = std::move(*lost);
+    return finding;
+  }
   std::vector<const NodePairFacts*> all;
   std::vector<BadRoute> bad;
   const auto links = judge_links(nodes, pairs);
