@@ -59,6 +59,13 @@ class NcclStandIn final : public NcclApi {
   NcclResult get_unique_id(NcclUniqueId* id) override;
   NcclResult comm_init_rank_config(NcclComm* comm, int ranks, const NcclUniqueId& id, int rank,
                                    const NcclConfig& config) override;
+  bool has_scalable_init() const noexcept override { return !faults.no_newer; }
+  NcclResult comm_init_rank_scalable(NcclComm* comm, int ranks, int rank,
+                                     std::span<const NcclUniqueId> ids,
+                                     const NcclConfig& config) override;
+  bool has_split() const noexcept override { return !faults.no_newer; }
+  NcclResult comm_split(NcclComm parent, int color, int key, NcclComm* made,
+                        const NcclConfig& config) override;
   NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) override;
   NcclResult comm_finalize(NcclComm comm) override;
   NcclResult comm_destroy(NcclComm comm) noexcept override;
@@ -95,6 +102,8 @@ class NcclStandIn final : public NcclApi {
   };
   /// Null if `comm` is not one of its communicators.
   [[nodiscard]] StandInCommunicator* find(NcclComm comm) noexcept;
+  [[nodiscard]] NcclResult start(NcclComm* comm, int ranks, std::span<const NcclUniqueId> ids,
+                                 int rank, const NcclConfig& config);
   [[nodiscard]] bool is_registered(NcclComm comm, const void* memory, std::size_t bytes) const;
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, NcclComm comm,
                                 CudaStream stream);
