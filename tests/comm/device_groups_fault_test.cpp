@@ -37,6 +37,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_never_arrives_is_named_in_all_groups) {
   const auto error = rig.error_of([&] { rig.make(); });
 
   says(error, rig.rendezvous.name(rig.last()) + " did not come to the start of NCCL within 1 s");
+  says(error, "; if the job only starts slowly, raise --limit");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
@@ -59,15 +60,19 @@ BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_start_of_any_communicator_is_reported_in_all_groups) {
-  for (const int where : communicators) {
-    Rig rig(usual_size(), 1s);
-    rig.nccl.faults.where = where;
-    rig.nccl.faults.init_fails = rig.is_last();
+  for (const bool splits : {true, false}) {
+    for (const int where : communicators) {
+      Rig rig(usual_size(), 500ms);
+      rig.nccl.faults.no_newer = !splits;
+      rig.nccl.faults.where = where;
+      rig.nccl.faults.init_fails = rig.is_last();
 
-    const auto error = rig.error_of([&] { rig.make(); });
+      const auto error = rig.error_of([&] { rig.make(); });
 
-    says(error, "ncclCommInitRankConfig failed on " + rig.rendezvous.name(rig.last()));
-    BOOST_TEST(rig.nccl.counts().finalized == 0);
+      says(error, std::string(splits && where > 0 ? "ncclCommSplit" : "ncclCommInitRankConfig") +
+                      " failed on " + rig.rendezvous.name(rig.last()));
+      BOOST_TEST(rig.nccl.counts().finalized == 0);
+    }
   }
 }
 
@@ -85,6 +90,7 @@ BOOST_AUTO_TEST_CASE(a_hanging_start_of_any_communicator_names_its_ranks) {
 
     // The other ranks also wait for these ranks, in later communicators.
     says(error, "NCCL did not connect " + rig.rendezvous.name(stuck.front()) + " within 1 s");
+    says(error, "; if the job only starts slowly, raise --limit");
     if (stuck.size() == rig.sets[0].size()) {
       says(error, "it does not reach another rank)");
     } else {

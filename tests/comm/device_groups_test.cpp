@@ -1,3 +1,4 @@
+#include "../../src/comm/nccl/unique_ids.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/groups_rig.hpp"
 #include "comm/mpi_fixture.hpp"
@@ -6,6 +7,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <numeric>
+#include <string>
 #include <vector>
 
 BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
@@ -36,6 +39,11 @@ void check_steps(Rig& rig) {
     }
     BOOST_TEST(rig.tail[4] == ranks);
   }
+  // In each step a reduce-scatter, an all-reduce and an all-gather of each unit, and the tail.
+  const DeviceProgress::Reading counts = rig.progress.read();
+  BOOST_TEST(counts.queued == 20 * (3 * rig.units.size() + 1));
+  BOOST_TEST(counts.reached == counts.queued);
+  BOOST_TEST(counts.completed == counts.queued);
 }
 
 }  // namespace
@@ -61,6 +69,79 @@ BOOST_AUTO_TEST_CASE(steps_over_groups_do_not_deadlock) {
     rig.make();
     check_steps(rig);
   }
+}
+
+BOOST_AUTO_TEST_CASE(groups_are_split_from_all_ranks_which_start_with_several_ids) {
+  Rig rig(usual_size(), 20s);
+  rig.ranks_per_id = 2;
+  const int ranks = rig.rendezvous.size();
+
+  rig.make();
+
+  // Of 3 ranks, 0 and 1 connect through the first id, and 2 through the second.
+  const bool leads = rig.rank() == 0 || rig.rank() == 2;
+  BOOST_TEST(rig.nccl.counts().ids == (leads ? 1 : 0));
+  BOOST_TEST(rig.nccl.counts().scalable == (ranks > 2 ? 1 : 0));
+  BOOST_TEST(rig.nccl.counts().split == 2);
+  check_steps(rig);
+}
+
+BOOST_AUTO_TEST_CASE(an_older_nccl_starts_each_group_with_one_id) {
+  Rig rig(usual_size(), 20s);
+  rig.ranks_per_id = 2;
+  rig.nccl.faults.no_newer = true;
+  int leads = 0;
+  for (const auto& ranks : rig.sets) leads += ranks.front() == rig.rank() ? 1 : 0;
+
+  rig.make();
+
+  BOOST_TEST(rig.nccl.counts().ids == leads);
+  BOOST_TEST(rig.nccl.counts().scalable == 0);
+  BOOST_TEST(rig.nccl.counts().split == 0);
+  check_steps(rig);
+}
+
+BOOST_AUTO_TEST_CASE(ids_of_many_leaders_are_exchanged_in_several_rounds) {
+  Rendezvous rendezvous;
+  std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
+  std::iota(all.begin(), all.end(), 0);
+  UniqueIds ids;
+  for (int communicator = 0; communicator < 4; ++communicator) ids.add(all, rendezvous.size());
+  char made = 0;
+
+  ids.exchange(rendezvous, {"the test", 60s}, [&](NcclUniqueId& id) {
+    id.fill(static_cast<char>(10 * rendezvous.rank() + made++));
+    return std::string();
+  });
+
+  for (std::size_t communicator = 0; communicator < 4; ++communicator) {
+    const auto of_one = ids.of(communicator);
+    BOOST_TEST_REQUIRE(of_one.size() == all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      BOOST_TEST(static_cast<std::size_t>(of_one[rank][127]) == 10 * rank + communicator);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ids_are_made_by_the_first_ranks_of_equal_blocks) {
+  BOOST_TEST(id_count(128, 128) == 1);
+  BOOST_TEST(id_count(129, 128) == 2);
+  for (const int ranks : {1, 7, 129, 1000}) {
+    for (int blocks = 1; blocks <= std::min(ranks, 9); ++blocks) {
+      int rank = 0;
+      for (int block = 0; block < blocks; ++block) {
+        BOOST_TEST(first_of_block(block, blocks, ranks) == rank);
+        rank += ranks / blocks + (block < ranks % blocks ? 1 : 0);
+      }
+      BOOST_TEST(rank == ranks);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_limit_of_the_start_grows_with_the_ranks) {
+  BOOST_TEST((nccl_start_limit(10) == 301s));
+  BOOST_TEST((nccl_start_limit(4096) == 709600ms));
+  BOOST_TEST((nccl_start_limit(100000) == 20min));
 }
 
 BOOST_AUTO_TEST_CASE(steps_over_groups_staged_through_the_host_give_the_same_sums) {

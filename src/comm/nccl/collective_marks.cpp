@@ -1,5 +1,7 @@
 #include "collective_marks.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 CollectiveMarks::CollectiveMarks(const CudaCalls& cuda, DeviceProgress* progress)
@@ -14,18 +16,18 @@ CollectiveMarks::CollectiveMarks(const CudaCalls& cuda, DeviceProgress* progress
 void CollectiveMarks::begin(CudaStream stream) {
   if (progress_ == nullptr) return;
   poll();
-  const std::uint64_t number = progress_->queue();
-  marking_ = end_ - completed_ < most;
-  if (!marking_) return;
-  at(end_).number = number;
+  if (end_ - completed_ == most) {  // the newest mark moves on to this collective
+    --end_;
+    reached_ = std::min(reached_, end_);
+  }
+  at(end_).number = progress_->queue();
   cuda_.record(at(end_).before, stream);
 }
 
 void CollectiveMarks::end(CudaStream stream) {
-  if (!marking_) return;
+  if (progress_ == nullptr) return;
   cuda_.record(at(end_).after, stream);
   ++end_;
-  marking_ = false;
 }
 
 void CollectiveMarks::poll() {

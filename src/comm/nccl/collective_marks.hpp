@@ -28,7 +28,8 @@ class CollectiveMarks final {
     EventHandle after;
     std::uint64_t number = 0;
   };
-  /// More than a step queues before the host waits. Collectives beyond are counted without events.
+  /// More than a step usually queues before the host waits. If there are more, one mark stands for
+  /// several collectives.
   static constexpr std::size_t most = 256;
   [[nodiscard]] Mark& at(std::size_t position) noexcept { return marks_[position % most]; }
 
@@ -39,7 +40,6 @@ class CollectiveMarks final {
   std::size_t completed_ = 0;
   std::size_t reached_ = 0;
   std::size_t end_ = 0;
-  bool marking_ = false;  ///< between begin() and end(), unless the ring was full
 };
 
 }  // namespace lockstep

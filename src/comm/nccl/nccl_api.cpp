@@ -88,7 +88,7 @@ struct NewerFunctions {
 };
 
 constexpr int symmetric_window = 1;
-#ifdef NCCL_WIN_COLL_SYMMETRIC
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 static_assert(symmetric_window == NCCL_WIN_COLL_SYMMETRIC);
 #endif
 

@@ -288,6 +288,7 @@ class NcclCommunicator final : public DeviceCommunicator {
              what, cuda_.who(), backoff.limit_seconds(), link_.another());
       }
     }
+    links_->marks().poll();
   }
 
   NcclApi& api_;
