@@ -15,6 +15,9 @@ NcclStandIn::NcclStandIn() {
   communicators_.emplace_back(shared_, 0, 0);
 }
 NcclStandIn::NcclStandIn(std::span<const std::vector<int>> sets) {
+  add(sets);
+}
+void NcclStandIn::add(std::span<const std::vector<int>> sets) {
   int number = 0;
   for (const std::vector<int>& ranks : sets) {
     communicators_.emplace_back(shared_, number++, ranks.front());

@@ -29,6 +29,10 @@ class NcclStandIn final : public NcclApi {
   NcclStandIn();
   /// One communicator over each set of ranks, started in this order.
   explicit NcclStandIn(std::span<const std::vector<int>> sets);
+  /// No communicator yet; add() makes them. Collective.
+  enum class Empty { yes };
+  explicit NcclStandIn(Empty /*empty*/) {}
+  void add(std::span<const std::vector<int>> sets);
   NcclStandIn(const NcclStandIn&) = delete;
   NcclStandIn& operator=(const NcclStandIn&) = delete;
   ~NcclStandIn() override;

@@ -26,10 +26,19 @@ RecordedSteps::Recording* RecordedSteps::find(const LaunchContext& context,
   return found == recordings_.end() ? nullptr : &*found;
 }
 
+void RecordedSteps::run_step(const Step& step, const LaunchContext& context,
+                             const Timing& timing) {
+  // The device may wait for other ranks in a collective.
+  DeviceStopwatch* const stopped = step.collective ? timing.stopwatch : nullptr;
+  if (stopped != nullptr) stopped->stop();
+  timing.timeline != nullptr ? timing.timeline->run(step, context) : step.run(context);
+  if (stopped != nullptr) stopped->start();
+}
+
 void RecordedSteps::run_singly(const LaunchContext& context, BackwardObserver* observer,
-                               DeviceTimeline* timeline) {
+                               const Timing& timing) {
   for (const Step& step : steps_) {
-    timeline != nullptr ? timeline->run(step, context) : step.run(context);
+    run_step(step, context, timing);
     if (observer != nullptr) observer->gradients_ready(step.filled);
   }
 }
@@ -62,8 +71,8 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const LaunchContext& cont
 }
 
 void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer,
-                        DeviceTimeline* timeline) {
-  if (!records_ || timeline != nullptr) return run_singly(context, observer, timeline);
+                        const Timing& timing) {
+  if (!records_ || timing.timeline != nullptr) return run_singly(context, observer, timing);
   const auto boundaries =
       observer == nullptr ? std::span<const std::size_t>{} : observer->boundaries();
   Recording* recording = find(context, boundaries);
@@ -77,11 +86,11 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
                            .accumulate = context.accumulate,
                            .boundaries = {boundaries.begin(), boundaries.end()},
                            .parts = {}});
-    return run_singly(context, observer, nullptr);
+    return run_singly(context, observer, timing);
   }
   if (recording->parts.empty()) recording->parts = record(context, boundaries);
   for (const Part& part : recording->parts) {
-    part.step != nullptr ? part.step->run(context) : part.replay->queue();
+    part.step != nullptr ? run_step(*part.step, context, timing) : part.replay->queue();
     if (observer != nullptr) observer->gradients_ready(part.filled);
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device_stopwatch.hpp"
 #include "device_timeline.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "program_builder.hpp"
@@ -23,9 +24,14 @@ class RecordedSteps final {
 
   /// `observer` is called after each step, or, for recordings, at its boundaries and at the end;
   /// null: never called.
-  /// `timeline`: steps are queued one by one and timed; null: not timed.
-  void run(const LaunchContext& context, BackwardObserver* observer,
-           DeviceTimeline* timeline = nullptr);
+  struct Timing {
+    DeviceTimeline* timeline = nullptr;    ///< steps are queued one by one and timed; null: not
+    DeviceStopwatch* stopwatch = nullptr;  ///< runs, and is stopped during collectives; null: none
+  };
+  void run(const LaunchContext& context, BackwardObserver* observer, const Timing& timing);
+  void run(const LaunchContext& context, BackwardObserver* observer) {
+    run(context, observer, Timing());
+  }
 
  private:
   struct Part {
@@ -48,8 +54,8 @@ class RecordedSteps final {
   };
   [[nodiscard]] Recording* find(const LaunchContext& context,
                                 std::span<const std::size_t> boundaries);
-  void run_singly(const LaunchContext& context, BackwardObserver* observer,
-                  DeviceTimeline* timeline);
+  void run_singly(const LaunchContext& context, BackwardObserver* observer, const Timing& timing);
+  static void run_step(const Step& step, const LaunchContext& context, const Timing& timing);
   [[nodiscard]] std::vector<Part> record(const LaunchContext& context,
                                          std::span<const std::size_t> boundaries);
 
