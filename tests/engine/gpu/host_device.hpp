@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../src/engine/gpu/device.hpp"
+#include "host_memory.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -33,7 +34,8 @@ class HostQueues {
   [[nodiscard]] virtual std::shared_ptr<HostPoint> mark(Device::Queue queue) = 0;
   /// Later work of the queue runs after the point is reached.
   virtual void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) = 0;
-  [[nodiscard]] virtual bool runs_at_once() const noexcept { return false; }
+  /// A capture of the work queue begins or ends.
+  virtual void set_capturing(bool /*capturing*/) {}
   /// Number of operations that have not run yet.
   [[nodiscard]] virtual std::size_t left() const noexcept { return 0; }
   /// Blocks until the queue is empty.
@@ -41,9 +43,16 @@ class HostQueues {
 };
 
 /// A Device on the host, for tests. Its memory is initialised to NaN, transfers run when they are
-/// waited for, and convolutions are plain loops that round as a GPU does.
-[[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
-[[nodiscard]] std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues);
+/// waited for, and convolutions are plain loops that round as a GPU does. Where CUDA forbids a call
+/// or leaves it undefined, it throws std::logic_error, or, from a destructor, ends the program:
+/// - a call that does not queue work, or a collective, during a capture;
+/// - the capture of a kernel or of a convolution's pass that has not run before;
+/// - a destroyed event, stream or convolution that is used, also by replayed work;
+/// - a copy whose sides are not the memory that its name says, or not all of one allocation.
+[[nodiscard]] std::unique_ptr<Device> make_host_device(
+    HostWork when = HostWork::at_once, HostMemoryGuard guard = HostMemoryGuard::off);
+[[nodiscard]] std::unique_ptr<Device> make_host_device(
+    std::shared_ptr<HostQueues> queues, HostMemoryGuard guard = HostMemoryGuard::off);
 /// The convolutions that a host device has made and timed, and the algorithms that were set.
 struct HostConvolutions {
   std::vector<std::pair<ConvolutionShape, ConvolutionPasses>> made;
