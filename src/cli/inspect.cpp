@@ -3,6 +3,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/hdf5.hpp"
 #include "model_options.hpp"
@@ -236,8 +237,7 @@ Report inspect_network(const InspectArguments& arguments) {
   Report report = inspect_model(graph);
   // Compiles with a run's convolution plan, so memory and algorithms equal a run's.
   ConvolutionPlan convolutions;
-  const bool on_processors =
-      config.precision == Precision::fp32 || config.precision == Precision::bf16;
+  const bool on_processors = cpu_computes_in(config.precision);
   if ((arguments.ranks > 0 && on_processors) || arguments.engine == "cpu") {
     TrialCache cache(trial_cache_path());
     convolutions = plan_convolutions(graph,

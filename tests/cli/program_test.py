@@ -172,7 +172,7 @@ def inspecting(folder):
         expect(row["activation_bytes"] == table["4"]["none"]["activation_bytes"], "activations are the same in all modes")
         parts = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "copy_bytes", "activation_bytes", "gathered_unit_bytes")
         expect(row["total_bytes"] == sum(row[part] for part in parts), f"the total is the sum of the columns: {row}")
-    # Only GPUs have these precisions. Without a GPU, parameters and traffic are known, but activations are not.
+    # Only GPUs have these precisions, and processors without AVX-512 no bf16. Without a GPU, parameters and traffic are known, but activations are not.
     for precision, like in (("fp16", "bf16"), ("tf32", "fp32")):
         rows = {name: json.loads(check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", "full", "--precision", name, "--json"], 0))["memory"][0]
                 for name in (precision, like)}

@@ -1,5 +1,4 @@
 #include "conformance/harness.hpp"
-#include "engine/cpu_bf16.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -259,7 +258,7 @@ BOOST_AUTO_TEST_CASE(convolutions_computed_by_winograds_algorithm) {
 // Here the oracle rounds as an engine does that computes in bf16 throughout, and the engine may
 // round less.
 BOOST_AUTO_TEST_CASE(bf16_convolutions_computed_by_winograds_algorithm) {
-  if (!computes_bf16()) return;
+  if (!cpu_computes_in(Precision::bf16)) return;
   const Candidate candidate{.name = "cpu, 2 threads, bf16, winograd",
                             .make =
                                 [](const Graph& graph) {

@@ -2,7 +2,6 @@
 
 #include "../../src/compute/module_interface.hpp"
 #include "conformance/fixtures.hpp"
-#include "engine/cpu_bf16.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/engine/convolution_choices.hpp"
@@ -297,7 +296,7 @@ std::vector<Candidate> candidates() {
        .make = device(Precision::fp32, one_rank, gpu::HostWork::late)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
-  if (computes_bf16()) {
+  if (cpu_computes_in(Precision::bf16)) {
     all.push_back({.name = "cpu, 2 threads, bf16",
                    .make = cpu(Precision::bf16),
                    .precision = Precision::bf16});

@@ -1,6 +1,5 @@
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
-#include "engine/cpu_bf16.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -113,7 +112,7 @@ std::vector<Graph> graphs() {
 
 std::vector<Precision> precisions() {
   std::vector<Precision> all{Precision::fp32};
-  if (computes_bf16()) all.push_back(Precision::bf16);
+  if (cpu_computes_in(Precision::bf16)) all.push_back(Precision::bf16);
   return all;
 }
 

@@ -88,6 +88,7 @@ def another_conv_algorithm_replaces_the_choice(folder):
 
 def a_run_keeps_a_choice_for_each_precision_and_device(folder):
     """The choices in fp32, in bf16 and, with the host module, on GPUs."""
+    require_bf16()
     prepare(folder)
     run(args(folder, "run", "--max-steps", 1), env=cache(folder))
     fp32 = chosen(folder, "run")
@@ -113,6 +114,7 @@ def a_run_keeps_a_choice_for_each_precision_and_device(folder):
 
 
 def bf16_trains_alike_with_each_algorithm(folder):
+    require_bf16()
     prepare(folder)
     loss = {}
     for algorithm in ("direct", "winograd"):
@@ -199,6 +201,10 @@ def unsupported_combinations_are_refused(folder):
                         (["--gpu", "h100"], "give --engine gpu")):
         output = run(["inspect", "--model", "mlp", *more], expect=USAGE)
         assert words in output, output
+    # Before any trial.
+    output = run(["inspect", "--model", "mini-resnet", "--engine", "cpu", "--precision", "bf16"],
+                 env={**cache(folder), "DNNL_MAX_CPU_ISA": "AVX2"}, expect=USAGE)
+    assert "--precision bf16 cannot run on this processor" in output, output
     limited = {**cache(folder), "OMP_THREAD_LIMIT": "1"}
     output = run(["bench", "step", "--model", "mlp", "--threads", 2, "--steps", 1], env=limited, expect=USAGE)
     assert "--threads 2 is more than OpenMP may start (OMP_THREAD_LIMIT is 1)" in output, output

@@ -234,6 +234,16 @@ def ranks_of(process):
     return found
 
 
+def computes_bf16():
+    """Whether the CPU engine computes in bf16 on this processor."""
+    return "avx512bw" in pathlib.Path("/proc/cpuinfo").read_text()
+
+
+def require_bf16():
+    if not computes_bf16():
+        raise Skipped("no bf16 on this processor (oneDNN needs AVX-512)")
+
+
 def soak(test):
     """Marks a test that takes long: only scripts/soak runs it (with LOCKSTEP_TEST_SOAK)."""
     test.soak = True

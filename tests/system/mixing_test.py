@@ -12,7 +12,8 @@ ALL = ["--mixup", 0.2, "--cutmix", 1, "--random-erasing", 0.3, "--label-smoothin
 def a_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
-    for ranks, more in ((1, []), (2, []), (2, ["--accumulate", 2]), (2, ["--shard", "full", "--precision", "bf16", "--recompute", "none"])):
+    bf16 = ["--precision", "bf16"] if computes_bf16() else []
+    for ranks, more in ((1, []), (2, []), (2, ["--accumulate", 2]), (2, ["--shard", "full", *bf16, "--recompute", "none"])):
         name = f"{ranks}{''.join(more[:1])}"
         whole, pieces = folder / f"whole{name}", folder / f"pieces{name}"
         run([*train_args(data, whole, "--epochs", 2), *ALL, *more], ranks)

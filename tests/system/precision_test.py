@@ -9,6 +9,7 @@ FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 def bf16_resumes_with_the_same_bits(folder):
+    require_bf16()
     data = write_shards(folder / "data")
     for ranks in (1, 2):
         args = [*train_args(data, folder / f"whole-{ranks}", "--epochs", 2), "--precision", "bf16"]
@@ -28,6 +29,7 @@ def bf16_resumes_with_the_same_bits(folder):
 
 
 def a_run_may_resume_in_another_precision(folder):
+    require_bf16()
     data = write_shards(folder / "data")
     run([*train_args(data, folder / "run", "--max-steps", 4), "--precision", "bf16"])
     output = run([*train_args(data, folder / "run", "--max-steps", 6), "--precision", "fp32"], ranks=2)
@@ -35,6 +37,7 @@ def a_run_may_resume_in_another_precision(folder):
 
 
 def evaluation_uses_the_precision_of_the_run_or_the_requested_one(folder):
+    require_bf16()
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
     run([*train_args(data, folder / "run", "--max-steps", 6), "--precision", "bf16"])
@@ -78,6 +81,7 @@ def unsupported_precisions_are_refused(folder):
 
 
 def a_processor_without_the_instructions_is_reported(folder):
+    require_bf16()
     data = write_shards(folder / "data")
     output = run([*train_args(data, folder / "run", "--max-steps", 2), "--precision", "bf16"],
                  env={"DNNL_MAX_CPU_ISA": "AVX512_CORE"})
@@ -86,6 +90,7 @@ def a_processor_without_the_instructions_is_reported(folder):
 
 @soak
 def bf16_learns_as_well_as_fp32(folder):
+    require_bf16()
     if not FASHION.exists():
         print("skipped: bf16_learns_as_well_as_fp32: dataset-fashion-mnist is not installed")
         return

@@ -65,6 +65,7 @@ def every_mode_resumes_from_every_other_on_any_number_of_ranks(folder):
 
 @soak
 def communication_is_in_16_bits_if_requested(folder):
+    require_bf16()
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
     bf16 = ["--precision", "bf16"]

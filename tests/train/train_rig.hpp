@@ -75,7 +75,8 @@ class TrainRig final {
     Precision precision = Precision::fp32;
     ElementType reduce_dtype = ElementType::f32;
     bool synchronised = false;
-    bool device = false;  ///< uses the GPU engine, on a host device
+    /// Uses the GPU engine, on a host device; on in bf16 if the CPU engine does not compute in it.
+    bool device = false;
     gpu::HostWork work = gpu::HostWork::at_once;
     std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< queues of the device; overrides `work`
     std::optional<LossScale> loss_scale = std::nullopt;
@@ -124,7 +125,7 @@ class TrainRig final {
                 .replicas_host = replicas_.get(),
                 .replicas = replicas_.get()};
     }
-    if (options.device) behind_device_.emplace(comm, *device_);
+    if (device_) behind_device_.emplace(comm, *device_);
     Communicator* arena_comm = behind_device_ ? &*behind_device_ : &comm;
     if (!options.device_comms.empty()) {
       arena_comm = options.device_comms[0];
@@ -133,10 +134,9 @@ class TrainRig final {
     }
     state_ = make_parallel_state(config_, *engine_, comm, *arena_comm, TailBucket(graph_).size(),
                                  hybrid);
-    optimizer_ = options.device
-                     ? gpu::make_device_optimizer(device_, config_, state_->layout(),
-                                                  state_->sum_over_shards())
-                     : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
+    optimizer_ = device_ ? gpu::make_device_optimizer(device_, config_, state_->layout(),
+                                                      state_->sum_over_shards())
+                         : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
     if (options.shard == ShardMode::none) {
       averager_.emplace(
           *engine_, *arena_comm, *optimizer_,
@@ -253,7 +253,8 @@ class TrainRig final {
   [[nodiscard]] std::unique_ptr<Engine> make_engine(const Options& options) {
     const bool sharded = options.shard != ShardMode::none;
     const std::size_t tail_size = sharded ? 0 : TailBucket(graph_).size();
-    if (options.device) {
+    if (options.device ||
+        (options.precision == Precision::bf16 && !cpu_computes_in(Precision::bf16))) {
       device_ = options.queues != nullptr ? gpu::make_host_device(options.queues)
                                           : gpu::make_host_device(options.work);
       return gpu::make_device_engine(device_, graph_,

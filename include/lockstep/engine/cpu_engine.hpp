@@ -25,8 +25,11 @@ struct CpuEngineOptions {
   UnitOptions units = {};  ///< of a sharded layout
 };
 
-/// The oneDNN engine, in fp32 or bf16. Parameters start as zeros. Error(usage) for a precision that
-/// oneDNN does not support on this processor.
+/// Whether the engine computes in this precision on this processor: bf16 needs AVX-512.
+[[nodiscard]] bool cpu_computes_in(Precision precision);
+
+/// The oneDNN engine, in fp32 or bf16. Parameters start as zeros. Error(usage) for a precision in
+/// which it does not compute.
 [[nodiscard]] std::unique_ptr<Engine> make_cpu_engine(const Graph& graph,
                                                       const CpuEngineOptions& options);
 

@@ -27,14 +27,15 @@ using Clock = std::chrono::steady_clock;
 
 Convolution convolution(const ConvolutionProblem& problem) {
   const WinogradShape& s = problem.shape;
-  return Convolution({.name = s.text(),
-                      .source = Shape{problem.batch_size, s.in_channels, s.height, s.width},
-                      .weight = Shape{s.out_channels, s.in_channels, 3, 3},
-                      .target = Shape{problem.batch_size, s.out_channels,
-                                      s.height + 2 * s.padding - 2, s.width + 2 * s.padding - 2},
-                      .stride = 1,
-                      .padding = s.padding,
-                      .activations = problem.bf16 ? DataType::bf16 : DataType::f32});
+  return Convolution(
+      {.name = s.text(),
+       .source = Shape{problem.batch_size, s.in_channels, s.height, s.width},
+       .weight = Shape{s.out_channels, s.in_channels, 3, 3},
+       .target = Shape{problem.batch_size, s.out_channels, s.height + 2 * s.padding - 2,
+                       s.width + 2 * s.padding - 2},
+       .stride = 1,
+       .padding = s.padding,
+       .activations = activation_type(problem.bf16 ? Precision::bf16 : Precision::fp32)});
 }
 
 /// One run of a step by an algorithm, with operands of its own in the formats of the direct

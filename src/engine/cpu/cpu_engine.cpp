@@ -43,24 +43,6 @@ bool has_bf16_instructions() {
   return has_instructions(dnnl::cpu_isa::avx512_core_bf16);
 }
 
-DataType activation_type(Precision precision) {
-  if (precision == Precision::fp32) return DataType::f32;
-  if (precision != Precision::bf16) {
-    fail(ExitStatus::usage,
-         "--precision {} does not go with the CPU engine ({} trains in fp32 or bf16); take one of "
-         "them, or a GPU",
-         to_string(precision), library_version());
-  }
-  // oneDNN can emulate bf16 without its instructions, but always needs AVX-512.
-  if (!has_instructions(dnnl::cpu_isa::avx512_core)) {
-    fail(ExitStatus::usage,
-         "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}); "
-         "take fp32",
-         library_version(), instruction_set());
-  }
-  return DataType::bf16;
-}
-
 /// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; empty if in none.
 std::string describe(const Graph& graph, const ConvolutionChoices& choices, bool bf16) {
   int steps = 0;
@@ -157,6 +139,12 @@ class CpuEngine final : public Engine {
 
 }  // namespace
 }  // namespace cpu
+
+bool cpu_computes_in(Precision precision) {
+  if (precision == Precision::fp32) return true;
+  // oneDNN can emulate bf16 without its instructions, but always needs AVX-512.
+  return precision == Precision::bf16 && cpu::has_instructions(dnnl::cpu_isa::avx512_core);
+}
 
 std::unique_ptr<Engine> make_cpu_engine(const Graph& graph, const CpuEngineOptions& options) {
   return std::make_unique<cpu::CpuEngine>(graph, options);

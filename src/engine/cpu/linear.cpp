@@ -1,5 +1,7 @@
+#include "linear_step.hpp"
 #include "lowering.hpp"
 
+#include <memory>
 #include <string_view>
 
 namespace lockstep::cpu {
@@ -30,12 +32,16 @@ class InnerProduct final {
     const Shape& weight =
         context.graph.parameters()[static_cast<std::size_t>(context.node().parameters[0])].shape;
     weight_ = any_layout(weight, types.activations);
+    plain_weight_ = f32(dims_of(weight), Tag::ba);
     weight_gradient_ = any_layout(weight, DataType::f32);
   }
 
   [[nodiscard]] const Desc& source() const noexcept { return source_; }
   [[nodiscard]] const Desc& target() const noexcept { return target_; }
   [[nodiscard]] const Desc& target_gradient() const noexcept { return target_gradient_; }
+  [[nodiscard]] const Desc& bias() const noexcept { return bias_; }
+  /// (F, C), row-major.
+  [[nodiscard]] const Desc& plain_weight() const noexcept { return plain_weight_; }
   [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind,
                                                 const dnnl::engine& engine) const {
     return checked("the inner product " + name_, [&] {
@@ -84,6 +90,7 @@ class InnerProduct final {
   Desc target_gradient_;
   Desc bias_;
   Desc weight_;
+  Desc plain_weight_;
   Desc weight_gradient_;
 };
 
@@ -95,18 +102,29 @@ class LinearLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const InnerProduct product(
         op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
-    forward_ = product.forward(builder.forward_kind(), builder.engine());
     const std::string& name = op_.options.name;
     source_ = builder.in_format(builder.value(op_.input), product.source(), "input of " + name);
-    const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
-    const Tensor bias = builder.parameter(parameters_[1], forward_.bias_desc(), name);
+    const Tensor bias = builder.parameter(parameters_[1], product.bias(), name);
     const Tensor target = builder.make(product.target());
+    builder.set_value(context_.id, target);
+    if (!builder.training() && builder.activations() == DataType::f32) {
+      const Tensor weight = builder.parameter(parameters_[0], product.plain_weight(), name);
+      builder.emit(std::make_unique<LinearStep>("inner product " + name,
+                                                LinearStep::Operands{.source = source_.memory,
+                                                                     .weight = weight.memory,
+                                                                     .bias = bias.memory,
+                                                                     .target = target.memory},
+                                                builder.state().threads),
+                   {source_, weight, bias, target});
+      return;
+    }
+    forward_ = product.forward(builder.forward_kind(), builder.engine());
+    const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
     builder.emit("inner product " + name, Forward(forward_), forward_.scratchpad_desc(),
                  {{DNNL_ARG_SRC, source_},
                   {DNNL_ARG_WEIGHTS, weight},
                   {DNNL_ARG_BIAS, bias},
                   {DNNL_ARG_DST, target}});
-    builder.set_value(context_.id, target);
   }
 
   void backward(ProgramBuilder& builder) override {

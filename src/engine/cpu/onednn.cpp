@@ -1,5 +1,7 @@
 #include "onednn.hpp"
 
+#include "lockstep/engine/cpu_engine.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -113,6 +115,23 @@ std::string instruction_set() {
 #else
   return "another instruction set";
 #endif
+}
+
+DataType activation_type(Precision precision) {
+  if (precision == Precision::fp32) return DataType::f32;
+  if (precision != Precision::bf16) {
+    fail(ExitStatus::usage,
+         "--precision {} does not go with the CPU engine ({} trains in fp32 or bf16); take one of "
+         "them, or a GPU",
+         to_string(precision), library_version());
+  }
+  if (!cpu_computes_in(precision)) {
+    fail(ExitStatus::usage,
+         "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}); "
+         "take fp32",
+         library_version(), instruction_set());
+  }
+  return DataType::bf16;
 }
 
 std::string library_version() {

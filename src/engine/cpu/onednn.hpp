@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/precision.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/engine/element_offsets.hpp"
 #include "onednn_version.hpp"
@@ -38,6 +39,8 @@ auto checked(std::string_view what, Call&& call) {
 [[nodiscard]] std::string instruction_set();
 /// Whether that instruction set includes `isa`.
 [[nodiscard]] bool has_instructions(dnnl::cpu_isa isa);
+/// Type of the CPU engine's values. Throws Error(usage) if it cannot compute in this precision.
+[[nodiscard]] DataType activation_type(Precision precision);
 
 [[nodiscard]] Desc f32(const Dims& dims, Tag tag);
 /// A descriptor of `type` whose layout oneDNN chooses.
