@@ -143,6 +143,8 @@ def time_limits(folder):
     warned.release()
     command("scontrol", "update", f"JobId={warned.number}", "TimeLimit=60", expect=None)
     unwarned.until_restarted(1)
+    # A slow machine would need more than another minute.
+    command("scontrol", "update", f"JobId={unwarned.number}", "TimeLimit=60", expect=None)
     assert "DUE TO TIME LIMIT" in unwarned.log(), unwarned.log()
     check_goes_on(folder, [warned, unwarned])
     for job in (warned, unwarned):
