@@ -80,7 +80,7 @@ OptionTable<EvalArguments> eval_options() {
             .help = "data type to compute in; run: that of the training run",
             .unit = "",
             .choices = train.spec("precision").choices})
-      .add(&EvalArguments::config, train, {{.name = "device"}})
+      .add(&EvalArguments::config, train, {{.name = "device"}, {.name = "decode"}})
       .add(&EvalArguments::conv_algorithm,
            {.name = "conv-algorithm",
             .help = "3x3 convolutions on CPUs; run: as in the training run",
@@ -195,6 +195,7 @@ ExitStatus run_eval(Invocation& invocation) {
                   .std = config.std,
                   .precision = arguments.precision,
                   .device = config.device,
+                  .decode = config.decode,
                   .conv_algorithm = arguments.conv_algorithm,
                   .batch_size = config.batch_size,
                   .loader_threads = config.loader_threads,

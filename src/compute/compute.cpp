@@ -167,7 +167,8 @@ class CudaCompute final : public Compute {
                                      .units = options.units,
                                      .precision = options.precision,
                                      .sum_over_ranks = sum_over_ranks(options, host),
-                                     .records = options.cuda_graph});
+                                     .records = options.cuda_graph,
+                                     .decodes = options.decode == DecodeChoice::gpu});
     });
   }
 
@@ -193,6 +194,9 @@ class CudaCompute final : public Compute {
   [[nodiscard]] std::string backend() const override { return device_->algorithm_library(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
+    if (const DeviceDecoding* const decoding = engine_->input_format().decoding) {
+      notes.push_back(fmt::format("images: decoded by {}", decoding->description()));
+    }
     if (!trial_note_.empty()) notes.push_back(trial_note_);
     if (peers_.pairs == 0) return notes;
     notes.push_back(
@@ -340,6 +344,11 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
            "--comm mpi");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
+  }
+  if (options.decode == DecodeChoice::gpu) {
+    fail(ExitStatus::usage,
+         "--decode gpu does not go with --device cpu (the GPU that computes decodes); use a GPU, or "
+         "--decode cpu");
   }
   if (options.comm == CommChoice::shared && options.all_reduce != AllReduce::automatic) {
     fail(ExitStatus::usage,

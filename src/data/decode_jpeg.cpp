@@ -6,6 +6,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 // jpeglib.h needs size_t and FILE from above.
 #include <jerror.h>
@@ -73,6 +74,7 @@ struct JpegDecoder::State {
   Faults faults;
   jpeg_decompress_struct info{};
   std::int64_t channels = 0;
+  std::span<const std::byte> file;
 
   [[noreturn]] void fail_damaged() {
     jpeg_abort_decompress(&info);
@@ -108,6 +110,7 @@ ImageShape JpegDecoder::open(std::span<const std::byte> file, std::int64_t chann
   State& self = *state_;
   jpeg_abort_decompress(&self.info);
   self.channels = channels;
+  self.file = file;
   const bool read = guarded(self.faults, [&] {
     jpeg_mem_src(&self.info, reinterpret_cast<const unsigned char*>(file.data()),
                  static_cast<unsigned long>(file.size()));
@@ -122,6 +125,29 @@ ImageShape JpegDecoder::open(std::span<const std::byte> file, std::int64_t chann
          shape.width, max_image_pixels);
   }
   return shape;
+}
+
+bool JpegDecoder::is_plain() const noexcept {
+  const State& self = *state_;
+  const jpeg_decompress_struct& info = self.info;
+  if (self.channels != 3 || info.jpeg_color_space != JCS_YCbCr || info.num_components != 3 ||
+      info.comps_in_scan != 3 || info.data_precision != 8 || info.progressive_mode != FALSE ||
+      info.arith_code != FALSE) {
+    return false;
+  }
+  const auto samples = [&](int component) {
+    const jpeg_component_info& each = info.comp_info[component];
+    return std::pair(each.h_samp_factor, each.v_samp_factor);
+  };
+  const auto [columns, rows] = samples(0);
+  if (columns > 2 || rows > 2 || samples(1) != std::pair(1, 1) || samples(2) != std::pair(1, 1)) {
+    return false;
+  }
+  // A truncated file has no end marker.
+  constexpr std::byte marker{0xFF};
+  constexpr std::byte end{0xD9};
+  const std::size_t bytes = self.file.size();
+  return bytes >= 2 && self.file[bytes - 2] == marker && self.file[bytes - 1] == end;
 }
 
 Region JpegDecoder::decode(const Region& region, Image& image) {

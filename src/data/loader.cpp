@@ -24,6 +24,8 @@ struct Slot {
   HostBuffer<PixelCut> cuts;
   HostBuffer<std::int32_t> labels;
   HostBuffer<PixelBox> erased;          ///< for engines that take pixels; empty: no erasing
+  std::vector<EncodedImage> encoded;    ///< empty: the engine decodes no files
+  std::vector<std::vector<std::byte>> files;
   HostBuffer<ImageMix> mixes;           ///< empty: no mixing
   HostBuffer<std::uint64_t> dropped;    ///< empty: no stochastic depth
   std::optional<BatchRequest> request;  ///< nullopt: end of the plan
@@ -44,7 +46,7 @@ std::int64_t values_of(const ImageShape& shape) noexcept {
   return shape.channels * shape.height * shape.width;
 }
 
-class RingLoader final : public Loader {
+class RingLoader final : public Loader, private HostDecoding {
  public:
   RingLoader(const Dataset& dataset, LoaderOptions options, BatchPlan plan)
       : dataset_(dataset),
@@ -53,6 +55,7 @@ class RingLoader final : public Loader {
         normalizer_(options_.mean, options_.std),
         order_(dataset.info().samples, options_.seed, options_.shuffle_block),
         takes_pixels_(options_.format.content == ImageContent::pixels),
+        encodes_(decodes_on_device(options_)),
         stored_(pixel_shape(dataset.info(), options_)),
         image_size_(values_of(takes_pixels_ ? stored_ : options_.image)),
         slots_(options_.threads == 0 ? 1 : static_cast<std::size_t>(options_.batches_ahead) + 1),
@@ -120,6 +123,10 @@ class RingLoader final : public Loader {
         slot.pixels = HostBuffer<std::uint8_t>(memory, images);
         slot.cuts = HostBuffer<PixelCut>(memory, capacity);
         if (options_.random_erasing > 0) slot.erased = HostBuffer<PixelBox>(memory, capacity);
+        if (encodes_) {
+          slot.encoded.resize(capacity);
+          slot.files.resize(capacity);
+        }
       } else {
         slot.images = HostBuffer<float>(memory, images);
         // The engine also reads the unused rest of a short batch, which must be initialised.
@@ -140,7 +147,9 @@ class RingLoader final : public Loader {
                       .width = static_cast<std::int32_t>(stored_.width),
                       .cuts = slot.cuts.data(),
                       .values = pixel_values_.data(),
-                      .erased = slot.erased.data()};
+                      .erased = slot.erased.data(),
+                      .encoded = {.images = encodes_ ? slot.encoded.data() : nullptr, .host = this}};
+      returned_ = &slot;
     } else {
       batch.images = slot.images.data();
     }
@@ -216,11 +225,16 @@ class RingLoader final : public Loader {
       const SampleCopy sample = sample_at(*slot.request, slot.request->first + i);
       const std::int64_t epoch = slot.request->epoch;
       const std::int64_t at = i * image_size_;
-      slot.labels[static_cast<std::size_t>(i)] =
-          takes_pixels_ ? reader.read(epoch, sample,
-                                      SampleReader::PixelTarget{.pixels = slot.pixels.data() + at,
-                                                                .cut = slot.cuts.data() + i})
-                        : reader.read(epoch, sample, slot.images.data() + at);
+      const auto index = static_cast<std::size_t>(i);
+      slot.labels[index] =
+          takes_pixels_
+              ? reader.read(epoch, sample,
+                            SampleReader::PixelTarget{
+                                .pixels = slot.pixels.data() + at,
+                                .cut = slot.cuts.data() + i,
+                                .encoded = encodes_ ? &slot.encoded[index] : nullptr,
+                                .file = encodes_ ? &slot.files[index] : nullptr})
+              : reader.read(epoch, sample, slot.images.data() + at);
       if (options_.random_erasing > 0) erase(slot, i, sample);
       if (options_.mix.any()) mix(slot, i);
       if (!options_.drop_probabilities.empty()) {
@@ -234,6 +248,14 @@ class RingLoader final : public Loader {
       return Error(ExitStatus::internal,
                    fmt::format("a loader could not read a sample ({})", error.what()));
     }
+  }
+
+  /// The engine calls this for the batch that next() has returned last.
+  void decode(std::int64_t i) override {
+    Slot& slot = *returned_;
+    own_reader_.decode(sample_at(*slot.request, slot.request->first + i),
+                       slot.encoded[static_cast<std::size_t>(i)],
+                       slot.pixels.data() + i * image_size_);
   }
 
   void erase(Slot& slot, std::int64_t i, SampleCopy sample) noexcept {
@@ -326,12 +348,14 @@ class RingLoader final : public Loader {
   const Normalizer normalizer_;
   const SampleOrder order_;
   const bool takes_pixels_;
+  const bool encodes_;             ///< batches have files
   const ImageShape stored_;        ///< shape of images in a batch of pixels
   const std::int64_t image_size_;  ///< values or pixel bytes per image
   std::vector<Slot> slots_;
   HostBuffer<float> pixel_values_;
   SampleReader own_reader_;       ///< used without threads
   TraceRow* own_row_ = nullptr;   ///< trace row of own_reader_
+  Slot* returned_ = nullptr;      ///< of the batch that next() has returned last
   std::int64_t next_ = 0;         ///< batch that next() returns next
   std::optional<Error> failure_;  ///< every next() throws it
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -30,6 +31,22 @@ void check_auto_augment(const DatasetInfo& info, const LoaderOptions& options) {
        "--auto-augment does not apply to {} (its images have {} channels, the operations take 1 or "
        "3); drop it",
        info.directory, channels);
+}
+
+void check_device_decoding(const DatasetInfo& info, const LoaderOptions& options) {
+  if (!decodes_on_device(options)) return;
+  const auto refuse = [&](const std::string& why) {
+    fail(ExitStatus::usage, "--decode gpu does not go with {}; drop it, or use --decode cpu", why);
+  };
+  if (!info.encoded) {
+    refuse(fmt::format("{} (its images are stored as pixels)", info.directory));
+  }
+  if (options.image.channels != 3) {
+    refuse(fmt::format("--channels {} (GPUs decode images of 3 channels)", options.image.channels));
+  }
+  if (options.auto_augment.any()) {
+    refuse("--auto-augment (the loader applies its operations to decoded images)");
+  }
 }
 
 }  // namespace
@@ -61,6 +78,7 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
          options.shuffle_block, options.crop_padding);
   }
   check_auto_augment(info, options);
+  check_device_decoding(info, options);
   if (info.encoded) {
     if ((info.image.channels != 0 && info.image.channels != wanted.channels) ||
         (wanted.channels != 1 && wanted.channels != 3)) {
@@ -108,6 +126,15 @@ auto SampleReader::of_sample(std::int64_t index, const Work& work) {
 }
 
 void SampleReader::resize(std::int64_t index, Region region) {
+  if (filter_ != nullptr && decoder_.is_plain() && filter_->accepts(raw_.bytes)) {
+    left_ = {.file = raw_.bytes.data(),
+             .bytes = raw_.bytes.size(),
+             .height = static_cast<std::int32_t>(shape_.height),
+             .width = static_cast<std::int32_t>(shape_.width),
+             .region = to_cut(region, false)};
+    shape_ = options_.image;
+    return;
+  }
   if (dataset_.info().encoded) {
     region = of_sample(index, [&] { return decoder_.decode(region, decoded_); });
     pixels_ = decoded_.pixels;
@@ -122,6 +149,7 @@ PixelCut SampleReader::prepare(std::int64_t epoch, SampleCopy sample, Resampling
   const std::int64_t index = sample.sample;
   const bool encoded = dataset_.info().encoded;
   const ImageShape& wanted = options_.image;
+  left_ = {};
   dataset_.read(index, raw_);
   pixels_ = raw_.bytes;
   shape_ = encoded ? of_sample(index, [&] { return decoder_.open(raw_.bytes, wanted.channels); })
@@ -180,8 +208,27 @@ std::int32_t SampleReader::read(std::int64_t epoch, SampleCopy sample, float* im
 std::int32_t SampleReader::read(std::int64_t epoch, SampleCopy sample, PixelTarget target) {
   *target.cut =
       finish(epoch, sample, dataset_.info().encoded ? Resampling::here : Resampling::later);
-  std::memcpy(target.pixels, pixels_.data(), pixels_.size());
+  if (target.encoded != nullptr) *target.encoded = left_;
+  if (left_.file != nullptr) {
+    std::swap(raw_.bytes, *target.file);  // the bytes stay where they are
+  } else {
+    std::memcpy(target.pixels, pixels_.data(), pixels_.size());
+  }
   return static_cast<std::int32_t>(raw_.label);
+}
+
+void SampleReader::decode(SampleCopy sample, const EncodedImage& encoded, std::uint8_t* pixels) {
+  const PixelCut& region = encoded.region;
+  of_sample(sample.sample, [&] {
+    static_cast<void>(decoder_.open({encoded.file, encoded.bytes}, options_.image.channels));
+    const Region decoded = decoder_.decode({.top = region.top,
+                                            .left = region.left,
+                                            .height = region.height,
+                                            .width = region.width},
+                                           decoded_);
+    resampler_.resize(decoded_.pixels, decoded_.shape, decoded, options_.image, resized_);
+  });
+  std::memcpy(pixels, resized_.pixels.data(), resized_.pixels.size());
 }
 
 }  // namespace lockstep

@@ -5,8 +5,16 @@
 #include "lockstep/data/loader.hpp"
 
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
 
 namespace lockstep {
+
+/// Whether the engine decodes files.
+[[nodiscard]] inline bool decodes_on_device(const LoaderOptions& options) noexcept {
+  return options.format.decoding != nullptr;
+}
 
 /// Turns a sample index into the network's image: read, decode, augment, normalise. Owns scratch
 /// memory, so each thread needs its own reader.
@@ -14,7 +22,10 @@ class SampleReader final {
  public:
   /// All arguments must outlive the reader.
   SampleReader(const Dataset& dataset, const LoaderOptions& options, const Normalizer& normalizer)
-      : dataset_(dataset), options_(options), normalizer_(normalizer) {}
+      : dataset_(dataset),
+        options_(options),
+        normalizer_(normalizer),
+        filter_(decodes_on_device(options) ? options.format.decoding->make_filter() : nullptr) {}
 
   /// Writes the image to `image` in the engine's layout and returns the label. A pure function of
   /// (options, epoch, sample). Error(bad_input or no_input) names file and sample.
@@ -25,8 +36,16 @@ class SampleReader final {
   struct PixelTarget {
     std::uint8_t* pixels;
     PixelCut* cut;
+    /// Receives the image's file, in memory of `file`, if the engine decodes it; then `pixels` are
+    /// not written. Null: the engine decodes no files.
+    EncodedImage* encoded = nullptr;
+    std::vector<std::byte>* file = nullptr;
   };
   [[nodiscard]] std::int32_t read(std::int64_t epoch, SampleCopy sample, PixelTarget target);
+
+  /// Decodes and resizes a file that read() left to the engine, to the pixels that it would have
+  /// written. Error(bad_input) names the sample.
+  void decode(SampleCopy sample, const EncodedImage& encoded, std::uint8_t* pixels);
 
  private:
   enum class Resampling { here, later };
@@ -37,7 +56,8 @@ class SampleReader final {
   /// Calls work(), and names the sample in its error.
   template <typename Work>
   auto of_sample(std::int64_t index, const Work& work);
-  /// Decodes a region of the sample, if it is encoded, and resizes it to the network's image.
+  /// Decodes a region of the sample, if it is encoded, and resizes it to the network's image; or
+  /// leaves both to the engine.
   void resize(std::int64_t index, Region region);
 
   const Dataset& dataset_;
@@ -45,6 +65,8 @@ class SampleReader final {
   const Normalizer& normalizer_;
   RawSample raw_;
   JpegDecoder decoder_;
+  std::unique_ptr<FileFilter> filter_;  ///< null: the engine decodes no files
+  EncodedImage left_;                   ///< what is left to the engine; no file: nothing
   Image decoded_;
   Image resized_;
   Resampler resampler_;

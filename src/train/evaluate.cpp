@@ -118,7 +118,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                      .threads = job.binding.threads,
                                      .reduces = false,
                                      .conv_algorithm = request.conv_algorithm,
-                                     .convolutions = loaded.convolutions},
+                                     .convolutions = loaded.convolutions,
+                                     .decode = request.decode},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
   const StoredModel from = request.ema ? StoredModel::ema : StoredModel::current;

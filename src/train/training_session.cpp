@@ -29,6 +29,7 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
                         .convolutions = options.convolutions,
                         .resized = options.resized,
                         .recompute = config.recompute,
+                        .decode = config.decode,
                         .deterministic = config.deterministic,
                         .cuda_graph = config.cuda_graph};
   if (options.watch != nullptr) result.wait_limit = options.watch->wait_limit();

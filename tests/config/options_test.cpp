@@ -230,7 +230,9 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "--threads",
                                "6",
                                "--loader-threads",
-                               "0"});
+                               "0",
+                               "--decode",
+                               "gpu"});
 
   const Config expected{
       .model = "mlp",
@@ -328,6 +330,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
       .straggler_factor = 3,
       .debug_collectives = true,
       .wait_for_debugger = 2,
+      .decode = DecodeChoice::gpu,
       .conv_algorithm = ConvAlgorithm::direct,
       .recompute = Recompute::none,
       .deterministic = false,

@@ -150,6 +150,7 @@ Config random_config(Random& random) {
   c.straggler_factor = real(random, 0, 9);
   c.debug_collectives = coin(random);
   c.wait_for_debugger = whole(random, -1, 4096);
+  c.decode = static_cast<DecodeChoice>(whole(random, 0, 2));
   c.conv_algorithm = static_cast<ConvAlgorithm>(whole(random, 0, 2));
   c.recompute = static_cast<Recompute>(whole(random, 0, 1));
   c.deterministic = coin(random);

@@ -38,6 +38,7 @@ struct ComputeOptions {
   /// too.
   std::vector<const Graph*> resized = {};
   Recompute recompute = Recompute::automatic;
+  DecodeChoice decode = DecodeChoice::automatic;
   bool deterministic = true;  ///< only GPU algorithms that give the same bits in every run
   bool cuda_graph = true;     ///< records a GPU's work of a step once and replays it
   /// Limit of the host's waits for a GPU; longer than the watchdog's limit (wait_limit_beside).

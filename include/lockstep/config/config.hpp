@@ -124,6 +124,7 @@ struct Config {
   std::int64_t wait_for_debugger = -1;  ///< rank; -1: none
   // machine
   DeviceChoice device = DeviceChoice::automatic;
+  DecodeChoice decode = DecodeChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the CPU engine
   Recompute recompute = Recompute::automatic;
   bool deterministic = true;         ///< use deterministic GPU algorithms

@@ -39,6 +39,8 @@ inline constexpr std::array<std::string_view, 5> shard_mode_names{"none", "optim
   return shard_mode_names[static_cast<std::size_t>(mode)];
 }
 enum class DeviceChoice { automatic, cpu, cuda };
+/// What decodes JPEG files.
+enum class DecodeChoice { automatic, cpu, gpu };
 enum class ConvAlgorithm { automatic, direct, winograd };
 /// What backward recomputes instead of keeping it from forward.
 enum class Recompute { automatic, none, norms };

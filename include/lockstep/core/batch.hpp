@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/encoded_images.hpp"
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/core/image_mix.hpp"
 #include "lockstep/core/pixel_cut.hpp"
@@ -16,6 +17,7 @@ struct InputFormat {
   ImageLayout layout = ImageLayout::nchw;
   ImageContent content = ImageContent::values;
   HostMemory* memory = nullptr;  ///< memory for pixels and labels; null: any memory
+  DeviceDecoding* decoding = nullptr;  ///< of JPEG files to RGB pixels; null: the loader decodes
 };
 
 /// A batch of stored pixels, in memory of InputFormat::memory.
@@ -27,6 +29,7 @@ struct PixelImages {
   const PixelCut* cuts = nullptr;    ///< (N,)
   const float* values = nullptr;     ///< (C, 256): network value of each pixel value
   const PixelBox* erased = nullptr;  ///< (N,), pixels of the network's image that are 0; null: none
+  EncodedImages encoded = {};        ///< images that the engine decodes
 };
 
 /// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that

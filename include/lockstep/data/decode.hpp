@@ -41,6 +41,9 @@ class JpegDecoder final {
   /// Reads the header of `file`, which must stay alive until decode() has returned. Returns the
   /// shape of the whole image.
   [[nodiscard]] ImageShape open(std::span<const std::byte> file, std::int64_t channels);
+  /// Whether a GPU's decoder decodes the opened file to nearly the same pixels: a whole baseline
+  /// file of 8-bit YCbCr with usual subsampling in one scan. The opened file is not changed.
+  [[nodiscard]] bool is_plain() const noexcept;
   /// Decodes `region` of the opened file once, to the same pixels as when the whole image is
   /// decoded. `image` also holds pixels around the region, which may differ; returns the region's
   /// place in it. Reads the file only as far as needed, so it finds no damage below the region.

@@ -74,6 +74,7 @@ struct EvaluationRequest {
   std::vector<double> std = {};        ///< as `mean`
   std::optional<Precision> precision;  ///< nullopt: the run's
   DeviceChoice device = DeviceChoice::automatic;
+  DecodeChoice decode = DecodeChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the run's
   std::int64_t batch_size = 64;
   std::int64_t loader_threads = 1;

@@ -86,6 +86,10 @@ class Listing final : public ListingDevice {
   }
   [[nodiscard]] std::string description() const override { return "no device"; }
   [[nodiscard]] Stream stream() noexcept override { return static_cast<HostStream*>(&stream_); }
+  [[nodiscard]] Stream transfer_stream() noexcept override { return stream(); }
+  [[nodiscard]] JpegLibrary& jpeg_library() override {
+    fail(ExitStatus::internal, "a list of kernels decodes no images; report this");
+  }
   [[nodiscard]] void* allocate(std::size_t bytes) override {
     void* const memory = ::mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_NONE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

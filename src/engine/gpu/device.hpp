@@ -2,6 +2,7 @@
 
 #include "convolution_request.hpp"
 #include "data_type.hpp"
+#include "jpeg_library.hpp"
 #include "kernels/kernels.hpp"
 
 #include <cstddef>
@@ -50,6 +51,8 @@ class Device {
   /// "NVIDIA H200, 132 SMs, 139 GiB, bus 0000:0a:00.0, CUDA 13.0, cuDNN 9.19"
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual Stream stream() noexcept = 0;
+  /// The queue of transfers as a stream.
+  [[nodiscard]] virtual Stream transfer_stream() noexcept = 0;
 
   /// Error(internal) with the requested and the free bytes.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
@@ -97,6 +100,9 @@ class Device {
   virtual void wait(const Event& event) = 0;
   /// Whether wait() would return at once. Error(internal) as synchronize().
   [[nodiscard]] virtual bool has_reached(const Event& event) = 0;
+
+  /// Lives as long as the device. Error(usage) if images cannot be decoded on the device.
+  [[nodiscard]] virtual JpegLibrary& jpeg_library() = 0;
 
   /// Error(usage) if no algorithm computes it.
   [[nodiscard]] virtual std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,

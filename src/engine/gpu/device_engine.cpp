@@ -28,7 +28,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                                                .tail_size = options.tail_size,
                                                .units = options.units});
   WorkingParameters working(*device, arena, type);
-  InputQueue input(*device, graph.image().channels);
+  InputQueue input(*device, graph.image().channels, options.decodes);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
                   .graph = graph,
@@ -71,7 +71,10 @@ class DeviceEngine final : public Engine {
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
   [[nodiscard]] InputFormat input_format() noexcept override {
-    return {.layout = ImageLayout::nhwc, .content = ImageContent::pixels, .memory = &pinned_};
+    return {.layout = ImageLayout::nhwc,
+            .content = ImageContent::pixels,
+            .memory = &pinned_,
+            .decoding = state_->input.decoding()};
   }
   void prefetch(const Batch& batch) override { state_->input.begin(batch); }
   [[nodiscard]] EngineMemory& memory() noexcept override { return memory_; }

@@ -19,6 +19,8 @@ struct DeviceEngineOptions {
   /// Steps are recorded once and replayed (CUDA graphs). Never with sum_over_ranks, because the
   /// host takes part.
   bool records = true;
+  /// Decodes JPEG files, which InputFormat::decoding announces. Error(usage) if the device cannot.
+  bool decodes = false;
 };
 
 /// An engine whose programs run in a device's queue. Parameters start as zeros.

@@ -6,8 +6,10 @@
 
 namespace lockstep::gpu {
 
-InputQueue::InputQueue(Device& device, std::int64_t channels)
-    : device_(device), channels_(static_cast<std::size_t>(channels)) {
+InputQueue::InputQueue(Device& device, std::int64_t channels, bool decodes)
+    : device_(device),
+      channels_(static_cast<std::size_t>(channels)),
+      decoder_(decodes ? std::make_unique<BatchDecoder>(device) : nullptr) {
   for (Slot& slot : slots_) {
     slot.arrived = device.make_event();
     slot.read = device.make_event();
@@ -41,11 +43,16 @@ void InputQueue::begin(const Batch& batch) {
   }
   const PixelImages& images = batch.pixels;
   const auto count = static_cast<std::size_t>(batch.size);
-  const std::size_t bytes = count * static_cast<std::size_t>(images.height) *
-                            static_cast<std::size_t>(images.width) * channels_;
+  const std::size_t image_bytes =
+      static_cast<std::size_t>(images.height) * static_cast<std::size_t>(images.width) * channels_;
+  const std::size_t bytes = count * image_bytes;
   grow(*slot, bytes, count);
   device_.queue_wait(Device::Queue::transfers, *slot->read);
-  device_.transfer_to_device(slot->pixels.data(), images.data, bytes);
+  if (images.encoded.images != nullptr) {
+    decode(batch, slot->pixels.data(), image_bytes);
+  } else {
+    device_.transfer_to_device(slot->pixels.data(), images.data, bytes);
+  }
   device_.transfer_to_device(slot->cuts.data(), images.cuts, count * sizeof(PixelCut));
   device_.transfer_to_device(slot->values.data(), images.values, slot->values.bytes());
   device_.transfer_to_device(slot->labels.data(), batch.labels, count * sizeof(std::int32_t));
@@ -60,6 +67,32 @@ void InputQueue::begin(const Batch& batch) {
   }
   device_.mark(*slot->arrived, Device::Queue::transfers);
   slot->from = images.data;
+}
+
+void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t image_bytes) {
+  const PixelImages& images = batch.pixels;
+  std::vector<DecodeTarget> targets;
+  const auto transfer = [&](std::size_t begin, std::size_t end) {
+    device_.transfer_to_device(pixels + begin * image_bytes, images.data + begin * image_bytes,
+                               (end - begin) * image_bytes);
+  };
+  // Images that the loader has decoded are copied in runs.
+  const auto count = static_cast<std::size_t>(batch.size);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (images.encoded.images[i].file == nullptr) continue;
+    transfer(begin, i);
+    begin = i + 1;
+    targets.push_back(
+        {.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
+  }
+  transfer(begin, count);
+  if (targets.empty()) return;
+  for (const DecodeTarget& refused : decoder_->decode(images, targets)) {
+    images.encoded.host->decode(refused.image);
+    const auto i = static_cast<std::size_t>(refused.image);
+    transfer(i, i + 1);
+  }
 }
 
 DeviceBatch InputQueue::take(const Batch& batch, const ImageExtent& extent) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "batch_decoder.hpp"
 #include "device.hpp"
 #include "lockstep/core/batch.hpp"
 
@@ -21,7 +22,11 @@ struct DeviceBatch {
 class InputQueue final {
  public:
   /// `channels`: of the images. The device must outlive the queue.
-  InputQueue(Device& device, std::int64_t channels);
+  /// `decodes`: batches may have encoded images.
+  InputQueue(Device& device, std::int64_t channels, bool decodes = false);
+
+  /// Null if batches may not have encoded images.
+  [[nodiscard]] DeviceDecoding* decoding() const noexcept { return decoder_.get(); }
 
   /// Queues the copy of a batch, after the work that reads its slot's previous batch.
   /// Error(internal) if two batches are already in flight.
@@ -48,9 +53,12 @@ class InputQueue final {
 
   [[nodiscard]] Slot* find(const std::uint8_t* from) noexcept;
   void grow(Slot& slot, std::size_t pixels, std::size_t images);
+  /// Queues the pixels of a batch with encoded images.
+  void decode(const Batch& batch, std::uint8_t* pixels, std::size_t image_bytes);
 
   Device& device_;
   std::size_t channels_;
+  std::unique_ptr<BatchDecoder> decoder_;
   std::array<Slot, 2> slots_;
   DeviceArray<std::byte> workspace_;  ///< of the work on the batch taken last
   Slot* taken_ = nullptr;

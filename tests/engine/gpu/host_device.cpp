@@ -207,6 +207,18 @@ class LateQueues final : public HostQueues {
   LateQueue transfers_;
 };
 
+/// The queue of transfers as a stream.
+class TransferStream final : public HostStream {
+ public:
+  explicit TransferStream(HostQueues& queues) : queues_(queues) {}
+  void push(std::function<void()> work) override {
+    queues_.push(Device::Queue::transfers, std::move(work));
+  }
+
+ private:
+  HostQueues& queues_;
+};
+
 /// The stream of kernels: pushes to the work queue, or to a recording.
 class WorkStream final : public HostStream {
  public:
@@ -254,13 +266,17 @@ class HostReplay final : public Replay {
 class HostDevice final : public Device {
  public:
   explicit HostDevice(std::shared_ptr<HostQueues> queues)
-      : queues_(std::move(queues)), stream_(*queues_) {}
+      : queues_(std::move(queues)), stream_(*queues_), transfer_stream_(*queues_) {}
 
   [[nodiscard]] std::size_t work_left() const noexcept { return queues_->left(); }
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
   [[nodiscard]] Stream stream() noexcept override {
     return queues_->runs_at_once() ? nullptr : static_cast<HostStream*>(&stream_);
   }
+  [[nodiscard]] Stream transfer_stream() noexcept override {
+    return static_cast<HostStream*>(&transfer_stream_);
+  }
+  [[nodiscard]] HostJpegLibrary& jpeg_library() override { return jpeg_library_; }
   [[nodiscard]] void* allocate(std::size_t bytes) override {
     void* const memory = allocate_host(bytes);
     bytes_ += bytes;
@@ -382,6 +398,8 @@ class HostDevice final : public Device {
  private:
   std::shared_ptr<HostQueues> queues_;
   WorkStream stream_;
+  TransferStream transfer_stream_;
+  HostJpegLibrary jpeg_library_;
   HostConvolutions convolutions_;
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;
@@ -446,6 +464,10 @@ const HostConvolutions& convolutions(const Device& host_device) {
 
 std::size_t exchanged_bytes(const Device& host_device) {
   return dynamic_cast<const HostDevice&>(host_device).exchanged_bytes();
+}
+
+HostJpegLibrary& jpeg_library(Device& host_device) {
+  return dynamic_cast<HostDevice&>(host_device).jpeg_library();
 }
 
 std::size_t work_left(const Device& host_device) {

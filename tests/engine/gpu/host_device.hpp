@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../src/engine/gpu/device.hpp"
+#include "host_jpeg_library.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -53,6 +54,8 @@ struct HostConvolutions {
 [[nodiscard]] const HostConvolutions& convolutions(const Device& host_device);
 /// Bytes currently allocated on a host device for communication.
 [[nodiscard]] std::size_t exchanged_bytes(const Device& host_device);
+/// A host device's stand-in for nvJPEG.
+[[nodiscard]] HostJpegLibrary& jpeg_library(Device& host_device);
 /// Number of operations queued on a host device that have not run yet.
 [[nodiscard]] std::size_t work_left(const Device& host_device);
 

@@ -59,6 +59,8 @@ class TwoQueues final : public Device {
 
   [[nodiscard]] std::string description() const override { return "two queues"; }
   [[nodiscard]] Stream stream() noexcept override { return nullptr; }
+  [[nodiscard]] Stream transfer_stream() noexcept override { return nullptr; }
+  [[nodiscard]] JpegLibrary& jpeg_library() override { unused(); }
   [[nodiscard]] std::size_t peak_bytes() const noexcept override { return 0; }
   [[nodiscard]] void* allocate_host(std::size_t) override { unused(); }
   void release_host(void*) noexcept override {}

@@ -3,6 +3,7 @@
 #include "choose_device.hpp"
 #include "cuda_event.hpp"
 #include "lockstep/core/error.hpp"
+#include "nvjpeg_library.hpp"
 
 #include <fmt/format.h>
 
@@ -280,6 +281,11 @@ bool CudaDevice::has_reached(const Event& event) {
   }
   check(status, "cudaEventQuery");
   return true;
+}
+
+JpegLibrary& CudaDevice::jpeg_library() {
+  if (jpeg_library_ == nullptr) jpeg_library_ = load_nvjpeg();
+  return *jpeg_library_;
 }
 
 std::unique_ptr<Convolution> CudaDevice::make_convolution(const ConvolutionShape& shape,

@@ -40,6 +40,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::string description() const override { return description_; }
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
   [[nodiscard]] Stream stream() noexcept override { return stream_.get(); }
+  [[nodiscard]] Stream transfer_stream() noexcept override { return transfers_.get(); }
+  [[nodiscard]] JpegLibrary& jpeg_library() override;
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void release(void* memory, std::size_t bytes) noexcept override;
@@ -92,6 +94,7 @@ class CudaDevice final : public Device {
   UniqueStream stream_;
   UniqueStream transfers_;
   std::unique_ptr<ConvolutionMaker> convolutions_;
+  std::unique_ptr<JpegLibrary> jpeg_library_;  ///< loaded on first use
 };
 
 }  // namespace lockstep::gpu::cuda

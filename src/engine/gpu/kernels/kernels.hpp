@@ -74,6 +74,26 @@ struct StoredImages {
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out);
 
+/// An image of any size on the device, uint8 (H, W, 3), and where its resized region goes.
+struct DecodedImage {
+  const std::uint8_t* pixels;
+  std::int64_t width;
+  std::uint8_t* resized;  ///< (height, width, 3) of the extent
+};
+struct DecodedImages {
+  const DecodedImage* images;  ///< (batch,)
+  const PixelCut* regions;     ///< (batch,), inside the images; `flip` is ignored
+  std::int64_t height;         ///< of the highest region
+  std::int64_t width;          ///< of the widest region
+  void* workspace;             ///< of resize_images_workspace() bytes
+};
+/// For images of `extent` from regions of at most height x width.
+[[nodiscard]] std::size_t resize_images_workspace(const ImageExtent& extent, std::int64_t height,
+                                                  std::int64_t width);
+/// Resizes the region of each image to height x width of `extent`, which has 3 channels;
+/// bit-identical to the CPU's result.
+void resize_images(Stream stream, const ImageExtent& extent, const DecodedImages& decoded);
+
 /// Gathers the columns of T (N, H, W, padded) images for a convolution.
 void gather_columns(Stream stream, DataType type, const ColumnGather& gather, const void* images,
                     void* gathered);

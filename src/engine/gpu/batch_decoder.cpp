@@ -1,0 +1,255 @@
+#include "batch_decoder.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::gpu {
+namespace {
+
+constexpr std::int64_t channels = 3;
+
+void check(JpegStatus status, const char* call) {
+  if (status == JpegStatus::success) return;
+  fail(ExitStatus::internal,
+       "nvJPEG cannot decode images ({} returned {}: {}); use --decode cpu, and report this", call,
+       static_cast<int>(status), to_string(status));
+}
+
+/// Whether the file is at fault, not the device.
+bool is_of_file(JpegStatus status) noexcept {
+  return status == JpegStatus::bad_jpeg || status == JpegStatus::jpeg_not_supported ||
+         status == JpegStatus::incomplete_bitstream;
+}
+
+std::size_t decoded_bytes(const EncodedImage& image) noexcept {
+  constexpr std::size_t alignment = 256;
+  const auto bytes = static_cast<std::size_t>(image.height * channels * image.width);
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+struct BatchDecoder::Handle {
+  JpegLibrary& library;
+  JpegHandle handle;
+  Handle(JpegLibrary& of, JpegHandle created) : library(of), handle(created) {}
+  ~Handle() { library.destroy(handle); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+};
+
+struct BatchDecoder::Piece {
+  Device& device;
+  std::shared_ptr<const Handle> handle;
+  JpegState state = nullptr;
+  int initialized = 0;  ///< batch size of `state`; 0: none
+  std::unique_ptr<Event> done;
+  DeviceArray<DecodedImage> host_images;
+  DeviceArray<PixelCut> host_regions;
+  DeviceArray<DecodedImage> images;
+  DeviceArray<PixelCut> regions;
+
+  Piece(Device& on, std::shared_ptr<const Handle> of)
+      : device(on), handle(std::move(of)), done(on.make_event()) {
+    check(handle->library.state_create(handle->handle, &state), "nvjpegJpegStateCreate");
+  }
+  ~Piece() { handle->library.state_destroy(state); }
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+
+  void grow(std::size_t count) {
+    if (images.size() >= count) return;
+    using Place = MemoryPlace;
+    host_images = DeviceArray<DecodedImage>(device, count, Place::host);
+    host_regions = DeviceArray<PixelCut>(device, count, Place::host);
+    images = DeviceArray<DecodedImage>(device, count);
+    regions = DeviceArray<PixelCut>(device, count);
+  }
+};
+
+namespace {
+
+/// Asks the library whether it decodes a file in a batch.
+template <typename Handle>
+class LibraryFilter final : public FileFilter {
+ public:
+  explicit LibraryFilter(std::shared_ptr<const Handle> handle) : handle_(std::move(handle)) {
+    check(handle_->library.stream_create(handle_->handle, &stream_), "nvjpegJpegStreamCreate");
+  }
+  ~LibraryFilter() override { handle_->library.stream_destroy(stream_); }
+  LibraryFilter(const LibraryFilter&) = delete;
+  LibraryFilter& operator=(const LibraryFilter&) = delete;
+
+  [[nodiscard]] bool accepts(std::span<const std::byte> file) override {
+    JpegLibrary& library = handle_->library;
+    const auto* data = reinterpret_cast<const std::uint8_t*>(file.data());
+    int refused = 1;
+    return library.stream_parse_header(handle_->handle, data, file.size(), stream_) ==
+               JpegStatus::success &&
+           library.decode_batched_supported(handle_->handle, stream_, &refused) ==
+               JpegStatus::success &&
+           refused == 0;
+  }
+
+ private:
+  std::shared_ptr<const Handle> handle_;
+  JpegStream stream_ = nullptr;
+};
+
+struct Created {
+  JpegHandle handle;
+  JpegBackend backend;
+};
+
+Created create(JpegLibrary& library, std::optional<JpegBackend> wanted) {
+  const std::array backends{wanted.value_or(JpegBackend::hardware),
+                            wanted.value_or(JpegBackend::gpu_hybrid)};
+  JpegStatus status = JpegStatus::success;
+  for (const JpegBackend backend : backends) {
+    JpegHandle handle = nullptr;
+    status = library.create(backend, jpeg_interpolates, &handle);
+    if (status == JpegStatus::success) return {.handle = handle, .backend = backend};
+  }
+  fail(ExitStatus::usage, "--decode gpu is not possible ({} cannot use this GPU: {}); use --decode cpu",
+       library.version(), to_string(status));
+}
+
+std::string describe(JpegLibrary& library, const Created& created) {
+  if (created.backend != JpegBackend::hardware) {
+    return fmt::format("{}, multiprocessors", library.version());
+  }
+  unsigned engines = 0;
+  unsigned cores = 0;
+  const JpegStatus status = library.hardware_decoder_info(created.handle, &engines, &cores);
+  if (status != JpegStatus::success) return fmt::format("{}, JPEG engines", library.version());
+  return fmt::format("{}, {} JPEG engine{} of {} core{}", library.version(), engines,
+                     engines == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+}
+
+}  // namespace
+
+BatchDecoder::BatchDecoder(Device& device, const BatchDecoderOptions& options)
+    : device_(device), library_(device.jpeg_library()), options_(options) {
+  const Created created = create(library_, options.backend);
+  handle_ = std::make_shared<const Handle>(library_, created.handle);
+  description_ = describe(library_, created);
+  for (auto& piece : pieces_) piece = std::make_unique<Piece>(device_, handle_);
+}
+
+BatchDecoder::~BatchDecoder() {
+  // The library's states must not be destroyed under queued work.
+  try {
+    for (const auto& piece : pieces_) device_.wait(*piece->done);
+  } catch (const Error&) {  // the failed work is no longer queued
+  }
+}
+
+std::unique_ptr<FileFilter> BatchDecoder::make_filter() {
+  return std::make_unique<LibraryFilter<Handle>>(handle_);
+}
+
+std::vector<DecodeTarget> BatchDecoder::decode(const PixelImages& images,
+                                               std::span<const DecodeTarget> targets) {
+  std::vector<DecodeTarget> refused;
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const std::size_t next = decoded_bytes(images.encoded.images[targets[i].image]);
+    if (i > begin && bytes + next > options_.piece_bytes) {
+      queue(images, targets.subspan(begin, i - begin), refused);
+      begin = i;
+      bytes = 0;
+    }
+    bytes += next;
+  }
+  if (begin < targets.size()) queue(images, targets.subspan(begin), refused);
+  return refused;
+}
+
+void BatchDecoder::queue(const PixelImages& images, std::span<const DecodeTarget> targets,
+                         std::vector<DecodeTarget>& refused) {
+  Piece& piece = *pieces_[next_piece_++ % pieces_.size()];
+  device_.wait(*piece.done);
+  ImageExtent extent{.batch = static_cast<std::int64_t>(targets.size()),
+                     .height = images.height,
+                     .width = images.width,
+                     .channels = channels,
+                     .padded = channels};
+  std::size_t bytes = 0;
+  std::int64_t height = 1;
+  std::int64_t width = 1;
+  for (const DecodeTarget& target : targets) {
+    const EncodedImage& image = images.encoded.images[target.image];
+    bytes += decoded_bytes(image);
+    height = std::max<std::int64_t>(height, image.region.height);
+    width = std::max<std::int64_t>(width, image.region.width);
+  }
+  grow(bytes, resize_images_workspace(extent, height, width));
+  piece.grow(targets.size());
+  if (!decode_files(piece, images, targets)) {
+    refused.insert(refused.end(), targets.begin(), targets.end());
+    device_.mark(*piece.done, Device::Queue::transfers);
+    return;
+  }
+  device_.transfer_to_device(piece.images.data(), piece.host_images.data(),
+                             targets.size() * sizeof(DecodedImage));
+  device_.transfer_to_device(piece.regions.data(), piece.host_regions.data(),
+                             targets.size() * sizeof(PixelCut));
+  resize_images(device_.transfer_stream(), extent,
+                {.images = piece.images.data(),
+                 .regions = piece.regions.data(),
+                 .height = height,
+                 .width = width,
+                 .workspace = workspace_.data()});
+  device_.mark(*piece.done, Device::Queue::transfers);
+}
+
+void BatchDecoder::grow(std::size_t decoded, std::size_t workspace) {
+  if (decoded_.size() >= decoded && workspace_.size() >= workspace) return;
+  for (const auto& piece : pieces_) device_.wait(*piece->done);  // no work may use the old buffers
+  if (decoded_.size() < decoded) {
+    decoded_ = {};
+    decoded_ = DeviceArray<std::uint8_t>(device_, decoded);
+  }
+  if (workspace_.size() < workspace) {
+    workspace_ = {};
+    workspace_ = DeviceArray<std::byte>(device_, workspace);
+  }
+}
+
+bool BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
+                                std::span<const DecodeTarget> targets) {
+  std::vector<const std::uint8_t*> files;
+  std::vector<std::size_t> sizes;
+  std::vector<JpegPlanes> planes;
+  std::uint8_t* at = decoded_.data();
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const EncodedImage& image = images.encoded.images[targets[i].image];
+    files.push_back(reinterpret_cast<const std::uint8_t*>(image.file));
+    sizes.push_back(image.bytes);
+    planes.push_back({.channels = {at},
+                      .pitch = {static_cast<std::size_t>(image.width * channels)}});
+    piece.host_images.data()[i] = {.pixels = at, .width = image.width, .resized = targets[i].pixels};
+    piece.host_regions.data()[i] = image.region;
+    at += decoded_bytes(image);
+  }
+  const int count = static_cast<int>(targets.size());
+  if (piece.initialized != count) {
+    check(library_.decode_batched_initialize(handle_->handle, piece.state, count, 1,
+                                             JpegOutput::interleaved_rgb),
+          "nvjpegDecodeBatchedInitialize");
+    piece.initialized = count;
+  }
+  const JpegStatus status =
+      library_.decode_batched(handle_->handle, piece.state, {files.data(), sizes.data()},
+                              planes.data(), device_.transfer_stream());
+  if (status == JpegStatus::success) return true;
+  piece.initialized = 0;  // a failed batch is reset
+  if (!is_of_file(status)) check(status, "nvjpegDecodeBatched");
+  return false;
+}
+
+}  // namespace lockstep::gpu

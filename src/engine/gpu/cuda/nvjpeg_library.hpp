@@ -1,0 +1,13 @@
+#pragma once
+
+#include "../jpeg_library.hpp"
+
+#include <memory>
+
+namespace lockstep::gpu::cuda {
+
+/// Loads nvJPEG of CUDA's major version, which stays loaded until the process ends. Builds need
+/// neither its header nor the library. Error(usage) if it is not found.
+[[nodiscard]] std::unique_ptr<JpegLibrary> load_nvjpeg();
+
+}  // namespace lockstep::gpu::cuda

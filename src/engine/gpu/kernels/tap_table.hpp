@@ -1,0 +1,119 @@
+#pragma once
+
+#include "launch.hpp"
+#include "lockstep/core/pixel_cut.hpp"
+#include "lockstep/core/resample_taps.hpp"
+#include "vector_io.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+/// Resampling, for kernels that are compiled without contraction, so that they are bit-identical to
+/// the CPU.
+namespace lockstep::gpu {
+
+/// The ResampleTaps of all rows and columns of the output images, so that fp64 divisions are made
+/// for each of these instead of for each pixel. Position `at` is a row, or a column + height.
+struct TapTable {
+  struct alignas(8) Range {
+    std::int32_t first;
+    std::int32_t count;
+  };
+  Range* ranges = nullptr;   ///< (images, positions)
+  float* weights = nullptr;  ///< (images, most, positions)
+  std::int64_t positions = 0;
+  std::int64_t most = 0;  ///< taps of a position
+
+  /// For output images of `extent` from at most `height` x `width` pixels.
+  TapTable(const ImageExtent& extent, std::int64_t height, std::int64_t width)
+      : positions(extent.height + extent.width),
+        most(std::max(ResampleTaps::most(height, extent.height),
+                      ResampleTaps::most(width, extent.width))) {}
+  [[nodiscard]] std::size_t bytes(std::int64_t images) const {
+    return static_cast<std::size_t>(images * positions) *
+           (sizeof(Range) + static_cast<std::size_t>(most) * sizeof(float));
+  }
+  void place(void* memory, std::int64_t images) {
+    ranges = static_cast<Range*>(memory);
+    weights = reinterpret_cast<float*>(ranges + images * positions);
+  }
+
+  struct Taps {
+    Range range;
+    const float* weights;
+    std::int64_t stride;
+    [[nodiscard]] LOCKSTEP_HOST_DEVICE float weight(std::int32_t tap) const {
+      return weights[tap * stride];
+    }
+  };
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Taps taps(std::int64_t image, std::int64_t at) const {
+    return {ranges[image * positions + at], weights + image * most * positions + at, positions};
+  }
+};
+
+/// Whether the cut has the size of the output, so that its pixels are copied.
+LOCKSTEP_HOST_DEVICE inline bool is_copied(const PixelCut& cut, const ImageExtent& extent) {
+  return cut.height == extent.height && cut.width == extent.width;
+}
+
+/// One item per image and position.
+struct SetTaps {
+  /// At least: the weights are as many as the cut needs.
+  enum : std::size_t { item_bytes = sizeof(TapTable::Range) };
+  ImageExtent extent;
+  const PixelCut* cuts;
+  TapTable table;
+
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const Division place = divide(item, table.positions);
+    const PixelCut cut = cuts[place.quotient];
+    if (is_copied(cut, extent)) return;
+    const bool is_row = place.rest < extent.height;
+    const ResampleTaps taps(is_row ? cut.height : cut.width, is_row ? extent.height : extent.width,
+                            is_row ? place.rest : place.rest - extent.height);
+    table.ranges[item] = {static_cast<std::int32_t>(taps.first),
+                          static_cast<std::int32_t>(taps.count)};
+    float* const weights =
+        table.weights + place.quotient * table.most * table.positions + place.rest;
+    for (std::int64_t tap = 0; tap < taps.count; ++tap) {
+      weights[tap * table.positions] = taps.weight(tap);
+    }
+  }
+};
+
+/// Pixels of an image, from its first channel that is read.
+struct SourceImage {
+  const std::uint8_t* pixels;
+  std::int64_t width;
+  std::int64_t channels;  ///< of a pixel
+};
+
+/// Resamples `channels` channels of one output pixel to whole numbers, in the order of the CPU's
+/// two passes. Leaves the other values as they are.
+template <int size>
+LOCKSTEP_HOST_DEVICE inline void resample_pixel(const SourceImage& from, const PixelCut& cut,
+                                                const TapTable::Taps& rows,
+                                                const TapTable::Taps& columns, int channels,
+                                                Floats<size>& values) {
+  for (int c = 0; c < size; ++c) values[c] = 0.5F;  // so that the truncation below rounds
+  for (std::int32_t i = 0; i < rows.range.count; ++i) {
+    const std::uint8_t* const line =
+        from.pixels +
+        ((cut.top + rows.range.first + i) * from.width + cut.left + columns.range.first) *
+            from.channels;
+    Floats<size> sums = filled<size>(0);
+    for (std::int32_t j = 0; j < columns.range.count; ++j) {
+      const float weight = columns.weight(j);
+      for (int c = 0; c < size; ++c) {
+        if (c >= channels) break;
+        sums[c] += weight * static_cast<float>(line[j * from.channels + c]);
+      }
+    }
+    const float weight = rows.weight(i);
+    for (int c = 0; c < size; ++c) values[c] += weight * sums[c];
+  }
+  for (int c = 0; c < size; ++c) values[c] = static_cast<float>(to_pixel(values[c]));
+}
+
+}  // namespace lockstep::gpu

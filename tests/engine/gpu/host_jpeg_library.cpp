@@ -1,0 +1,107 @@
+#include "host_jpeg_library.hpp"
+
+#include "gpu/kernels/host/host_stream.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/decode.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace lockstep::gpu {
+namespace {
+
+struct State {
+  int batch_size = 0;
+};
+using File = std::span<const std::uint8_t>;
+
+void decode(File file, const JpegPlanes& to) {
+  Image image;
+  try {
+    decode_jpeg(std::as_bytes(file), 3, image);
+  } catch (const Error&) {
+    return;  // like a GPU, which leaves some pixels
+  }
+  const auto* from = reinterpret_cast<const std::uint8_t*>(image.pixels.data());
+  const auto row = static_cast<std::size_t>(image.shape.width * 3);
+  for (std::size_t y = 0; y < static_cast<std::size_t>(image.shape.height); ++y) {
+    std::copy_n(from + y * row, row, to.channels[0] + y * to.pitch[0]);
+  }
+}
+
+}  // namespace
+
+JpegStatus HostJpegLibrary::create(JpegBackend backend, unsigned flags, JpegHandle* handle) {
+  if (backend == JpegBackend::hardware && !has_engines) return JpegStatus::arch_mismatch;
+  if (flags != jpeg_interpolates) return JpegStatus::invalid_parameter;
+  *handle = this;
+  return JpegStatus::success;
+}
+
+void HostJpegLibrary::destroy(JpegHandle /*handle*/) noexcept {}
+
+JpegStatus HostJpegLibrary::hardware_decoder_info(JpegHandle /*handle*/, unsigned* engines,
+                                                  unsigned* cores_per_engine) {
+  *engines = 1;
+  *cores_per_engine = 8;
+  return JpegStatus::success;
+}
+
+JpegStatus HostJpegLibrary::state_create(JpegHandle /*handle*/, JpegState* state) {
+  *state = new State;
+  return JpegStatus::success;
+}
+
+void HostJpegLibrary::state_destroy(JpegState state) noexcept {
+  delete static_cast<State*>(state);
+}
+
+JpegStatus HostJpegLibrary::decode_batched_initialize(JpegHandle /*handle*/, JpegState state,
+                                                      int batch_size, int /*host_threads*/,
+                                                      JpegOutput output) {
+  if (output != JpegOutput::interleaved_rgb) return JpegStatus::invalid_parameter;
+  static_cast<State*>(state)->batch_size = batch_size;
+  return JpegStatus::success;
+}
+
+JpegStatus HostJpegLibrary::decode_batched(JpegHandle /*handle*/, JpegState state,
+                                           const JpegFiles& files, JpegPlanes* to, Stream stream) {
+  const int count = std::exchange(static_cast<State*>(state)->batch_size, 0);
+  if (count == 0) throw std::logic_error("decode_batched() without decode_batched_initialize()");
+  std::vector<File> all;
+  for (int i = 0; i < count; ++i) {
+    all.emplace_back(files.data[i], files.bytes[i]);
+    const JpegStatus status = result ? result(all.back()) : JpegStatus::success;
+    if (status != JpegStatus::success) return status;
+  }
+  static_cast<State*>(state)->batch_size = count;
+  batches.push_back(all.size());
+  run_in(stream, [all, planes = std::vector<JpegPlanes>(to, to + count)] {
+    for (std::size_t i = 0; i < all.size(); ++i) decode(all[i], planes[i]);
+  });
+  return JpegStatus::success;
+}
+
+JpegStatus HostJpegLibrary::stream_create(JpegHandle /*handle*/, JpegStream* stream) {
+  *stream = new File;
+  return JpegStatus::success;
+}
+
+void HostJpegLibrary::stream_destroy(JpegStream stream) noexcept {
+  delete static_cast<File*>(stream);
+}
+
+JpegStatus HostJpegLibrary::stream_parse_header(JpegHandle /*handle*/, const std::uint8_t* file,
+                                                std::size_t bytes, JpegStream stream) {
+  *static_cast<File*>(stream) = {file, bytes};
+  return JpegStatus::success;
+}
+
+JpegStatus HostJpegLibrary::decode_batched_supported(JpegHandle /*handle*/, JpegStream stream,
+                                                     int* refused) {
+  *refused = refuses && refuses(*static_cast<File*>(stream)) ? 1 : 0;
+  return JpegStatus::success;
+}
+
+}  // namespace lockstep::gpu
