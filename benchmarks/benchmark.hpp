@@ -28,7 +28,7 @@ struct BenchOptions {
   Config config = benchmarked_config();
   std::int64_t steps = 20;  ///< measured, after the warm-up
   std::int64_t warmup = 3;
-  std::string input = "loader";  ///< step: "batch" repeats one batch, "loader" loads each
+  std::string input = "loader";  ///< step: "batch" repeats one batch, the others load each
   std::string directory = ".";   ///< checkpoint: where to write
   bool json = false;
 };
@@ -52,6 +52,7 @@ struct BenchResult {
 [[nodiscard]] BenchResult bench_ops(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_loader(const BenchOptions& options, const BenchContext& context);
+[[nodiscard]] BenchResult bench_decode(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_checkpoint(const BenchOptions& options,
                                            const BenchContext& context);
 

@@ -1,6 +1,7 @@
 // The training step: forward, backward with overlapped reduction, update; the loader prefetches.
 // images/s = ranks * batch / median step time; the step time is that of the slowest rank.
 #include "benchmark.hpp"
+#include "generated_jpegs.hpp"
 
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
@@ -59,6 +60,7 @@ std::unique_ptr<Loader> make_generated_loader(const Dataset& data, const BenchOp
   LoaderOptions loading = synthetic_loader_options(options.config, format);
   loading.cores = cores;  // otherwise its threads share this thread's core
   if (options.input == "batch") loading.batches_ahead = 0;
+  if (options.input == "jpeg") loading.augment = Augment::resized_crop;
   return make_loader(data, loading,
                      plan_training_batches(geometry, {}, options.warmup + options.steps));
 }
@@ -154,6 +156,7 @@ Json describe(const BenchOptions& options) {
           {"batch_size", config.batch_size},
           {"precision", to_string(config.precision)},
           {"input", options.input},
+          {"decode", config.decode == DecodeChoice::gpu ? "gpu" : "cpu"},
           {"bucket_mb", config.bucket_mb},
           {"shard", to_string(config.shard)},
           {"conv_algorithm", to_string(config.conv_algorithm)},
@@ -182,8 +185,11 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                            .trace = &trace});
   session.start({});
   Engine& engine = session.engine();
-  const auto data = make_synthetic_dataset(
-      {.samples = geometry.samples, .image = image, .classes = config.classes, .seed = 0});
+  const auto data =
+      options.input == "jpeg"
+          ? make_generated_jpegs(geometry.samples, config.classes)
+          : make_synthetic_dataset(
+                {.samples = geometry.samples, .image = image, .classes = config.classes, .seed = 0});
   const auto generated = make_generated_loader(*data, options, geometry, engine.input_format(),
                                                context.binding.allowed);
   std::optional<RepeatingLoader> repeated;

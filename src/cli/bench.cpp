@@ -23,6 +23,8 @@ constexpr Page pages[] = {
     {"ops", "each op of the training step, timed separately", benchmark::bench_ops},
     {"allreduce", "the all-reduce at growing sizes", benchmark::bench_allreduce},
     {"loader", "the loader, beside a plain pread of the same bytes", benchmark::bench_loader},
+    {"decode", "the loading of generated JPEG files, decoded by the loader or a GPU",
+     benchmark::bench_decode},
     {"checkpoint", "how long a save stalls training, and how long it writes",
      benchmark::bench_checkpoint}};
 
@@ -43,16 +45,17 @@ OptionTable<BenchOptions> bench_options() {
             {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 2}});
-  table.group("step, ops and loader")
+  table.group("step, ops, loader and decode")
       .add(&BenchOptions::config, train,
            {{.name = "batch-size", .help = "samples per rank", .min = 1},
             {.name = "loader-threads",
              .help = "threads per rank that read and augment ahead; 0: the training thread does it",
              .min = 0}});
+  table.group("step, ops and decode").add(&BenchOptions::config, train, {{.name = "device"}});
+  table.group("step and decode").add(&BenchOptions::config, train, {{.name = "decode"}});
   table.group("step and ops")
       .add(&BenchOptions::config, train,
            {{.name = "precision"},
-            {.name = "device"},
             {.name = "recompute"},
             {.name = "conv-algorithm"},
             {.name = "deterministic"}});
@@ -69,9 +72,10 @@ OptionTable<BenchOptions> bench_options() {
       .add(
           &BenchOptions::input,
           {.name = "input",
-           .help = "batch: the same generated batch every step; loader: each batch from the loader",
+           .help = "batch: the same generated batch every step; loader: each batch from the loader; "
+                   "jpeg: likewise, from generated JPEG files",
            .unit = "",
-           .choices = {"batch", "loader"}});
+           .choices = {"batch", "loader", "jpeg"}});
   table.group("loader").add(
       &BenchOptions::config, train,
       {{.name = "data", .help = "directory of shards to read"},
@@ -87,7 +91,7 @@ const Page& find_page(const std::vector<std::string>& positional) {
     if (positional.size() == 1 && positional.front() == page.name) return page;
   }
   fail(ExitStatus::usage,
-       "bench takes one of step, ops, allreduce, loader, checkpoint ({} given); see lockstep bench "
+       "bench takes one of step, ops, allreduce, loader, decode, checkpoint ({} given); see lockstep bench "
        "--help",
        positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
 }

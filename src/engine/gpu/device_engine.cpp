@@ -28,7 +28,8 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                                                .tail_size = options.tail_size,
                                                .units = options.units});
   WorkingParameters working(*device, arena, type);
-  InputQueue input(*device, graph.image().channels, options.decodes);
+  InputQueue input(*device, graph.image().channels,
+                   options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
                   .graph = graph,

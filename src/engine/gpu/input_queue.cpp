@@ -3,13 +3,16 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace lockstep::gpu {
 
-InputQueue::InputQueue(Device& device, std::int64_t channels, bool decodes)
+InputQueue::InputQueue(Device& device, std::int64_t channels,
+                       std::unique_ptr<BatchDecoder> decoder)
     : device_(device),
       channels_(static_cast<std::size_t>(channels)),
-      decoder_(decodes ? std::make_unique<BatchDecoder>(device) : nullptr) {
+      decoder_(std::move(decoder)) {
   for (Slot& slot : slots_) {
     slot.arrived = device.make_event();
     slot.read = device.make_event();

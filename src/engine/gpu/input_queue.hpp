@@ -22,8 +22,9 @@ struct DeviceBatch {
 class InputQueue final {
  public:
   /// `channels`: of the images. The device must outlive the queue.
-  /// `decodes`: batches may have encoded images.
-  InputQueue(Device& device, std::int64_t channels, bool decodes = false);
+  /// `decoder`: of batches with encoded images; null: there are none.
+  InputQueue(Device& device, std::int64_t channels,
+             std::unique_ptr<BatchDecoder> decoder = nullptr);
 
   /// Null if batches may not have encoded images.
   [[nodiscard]] DeviceDecoding* decoding() const noexcept { return decoder_.get(); }
