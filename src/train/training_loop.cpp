@@ -215,7 +215,19 @@ void TrainingLoop::watch_sharding(const StepResult& result) {
   if (advice) parts_.reporter.warn(*advice);
 }
 
+void TrainingLoop::report_decoding() {
+  const DeviceDecoding* const decoding = parts_.engine.input_format().decoding;
+  if (decoding == nullptr || std::exchange(decoding_reported_, true)) return;
+  const auto [device, host] = decoding->counts();
+  if (host == 0) return;
+  parts_.reporter.say(
+      fmt::format("images: {} of rank 0's {} were decoded by its loader, not by nvJPEG (grey, CMYK, "
+                  "progressive or unusual files)",
+                  host, device + host));
+}
+
 void TrainingLoop::close_epoch(double lr) {
+  report_decoding();
   parts_.reporter.epoch({.step = state_.step,
                          .epoch = state_.epoch,
                          .samples = state_.samples,

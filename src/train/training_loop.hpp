@@ -74,6 +74,8 @@ class TrainingLoop final {
   void leave_with_data_error();
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
+  /// Says once how many images the loader decoded although the engine decodes.
+  void report_decoding();
   /// Names the slow ranks of the steps since the last comparison. Collective.
   void compare_ranks();
   /// Makes loader and step anew for the image size of the state's epoch. Collective.
@@ -112,6 +114,7 @@ class TrainingLoop final {
   double checks_seconds_ = 0;   ///< of this boundary's replica checks and comparison of ranks
   bool out_of_time_ = false;
   bool evaluation_was_stopped_ = false;
+  bool decoding_reported_ = false;
   double own_loss_ = 0;
   double own_samples_ = 0;
   TrainingResult result_;

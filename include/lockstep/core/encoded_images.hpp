@@ -49,6 +49,12 @@ class DeviceDecoding {
   [[nodiscard]] virtual std::string description() const = 0;
   /// Any thread may call it. The result must not outlive the engine.
   [[nodiscard]] virtual std::unique_ptr<FileFilter> make_filter() = 0;
+  /// Images of all batches so far, by what decoded them.
+  struct Counts {
+    std::int64_t device = 0;
+    std::int64_t host = 0;
+  };
+  [[nodiscard]] virtual Counts counts() const noexcept = 0;
 };
 
 }  // namespace lockstep

@@ -43,6 +43,12 @@ class BatchDecoder final : public DeviceDecoding {
   [[nodiscard]] std::string description() const override { return description_; }
   [[nodiscard]] std::unique_ptr<FileFilter> make_filter() override;
 
+  [[nodiscard]] Counts counts() const noexcept override { return counts_; }
+  void count(const Counts& batch) noexcept {
+    counts_.device += batch.device;
+    counts_.host += batch.host;
+  }
+
   /// Queues the decoding of `targets`, images of `images` with files. The files are read before the
   /// work that is queued ends. Returns the targets that the library refused; nothing is written to
   /// these.
@@ -68,6 +74,7 @@ class BatchDecoder final : public DeviceDecoding {
   std::shared_ptr<const Handle> handle_;
   std::array<std::unique_ptr<Piece>, 2> pieces_;
   std::size_t next_piece_ = 0;
+  Counts counts_;
   DeviceArray<std::uint8_t> decoded_;
   DeviceArray<std::byte> workspace_;
 };

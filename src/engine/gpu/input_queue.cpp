@@ -90,8 +90,10 @@ void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t im
         {.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
   }
   transfer(begin, count);
-  if (targets.empty()) return;
-  for (const DecodeTarget& refused : decoder_->decode(images, targets)) {
+  const std::vector<DecodeTarget> all_refused = decoder_->decode(images, targets);
+  const auto on_device = std::ssize(targets) - std::ssize(all_refused);
+  decoder_->count({.device = on_device, .host = batch.size - on_device});
+  for (const DecodeTarget& refused : all_refused) {
     images.encoded.host->decode(refused.image);
     const auto i = static_cast<std::size_t>(refused.image);
     transfer(i, i + 1);

@@ -179,6 +179,9 @@ BOOST_AUTO_TEST_CASE(a_device_gives_the_pixels_of_the_host) {
 
         BOOST_TEST((found == expected));
         BOOST_TEST(decoded(jpeg_library(*decoding.device)) == 2 * plain);
+        const auto counts = decoding.input.decoding()->counts();
+        BOOST_TEST(counts.device == static_cast<std::int64_t>(2 * plain));
+        BOOST_TEST(counts.host == static_cast<std::int64_t>(2 * (files.size() - plain)));
       }
     }
   }
