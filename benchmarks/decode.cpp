@@ -1,6 +1,6 @@
-// Loading of JPEG files: a loader's batches, cropped at random, decoded by the loader or by the GPU,
-// as input of a network of a single small convolution. images/s = ranks * batch / mean seconds of a
-// batch on the slowest rank: batches that were loaded ahead take no time.
+// Loading of JPEG files: a loader's batches, cropped at random, decoded by the loader or by the
+// GPU, as input of a network of a single small convolution. images/s = ranks * batch / mean seconds
+// of a batch on the slowest rank: batches that were loaded ahead take no time.
 #include "benchmark.hpp"
 #include "generated_jpegs.hpp"
 #include "lockstep/compute/compute.hpp"
@@ -15,8 +15,8 @@ namespace {
 
 Graph smallest_network(const ImageShape& image) {
   Graph graph("first pixels", image, 2);
-  ValueId x = graph.conv2d(graph.input(),
-                           {.name = "conv", .out_channels = 8, .kernel = 1, .stride = 32});
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "conv", .out_channels = 8, .kernel = 1, .stride = 32});
   x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 2});
   graph.softmax_cross_entropy(x, {});
   return graph;

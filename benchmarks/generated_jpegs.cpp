@@ -85,7 +85,9 @@ class GeneratedJpegs final : public Dataset {
       encode_jpeg(generate_image(i), default_jpeg_quality, files_[static_cast<std::size_t>(i)]);
     }
   }
-  [[nodiscard]] const DatasetInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] const DatasetInfo& info() const noexcept override {
+    return info_;
+  }
   void read(std::int64_t index, RawSample& sample) const override {
     sample.bytes = files_[static_cast<std::size_t>(index % distinct)];
     sample.label = index % info_.classes;

@@ -185,11 +185,11 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                            .trace = &trace});
   session.start({});
   Engine& engine = session.engine();
-  const auto data =
-      options.input == "jpeg"
-          ? make_generated_jpegs(geometry.samples, config.classes)
-          : make_synthetic_dataset(
-                {.samples = geometry.samples, .image = image, .classes = config.classes, .seed = 0});
+  const auto data = options.input == "jpeg" ? make_generated_jpegs(geometry.samples, config.classes)
+                                            : make_synthetic_dataset({.samples = geometry.samples,
+                                                                      .image = image,
+                                                                      .classes = config.classes,
+                                                                      .seed = 0});
   const auto generated = make_generated_loader(*data, options, geometry, engine.input_format(),
                                                context.binding.allowed);
   std::optional<RepeatingLoader> repeated;

@@ -69,13 +69,13 @@ OptionTable<BenchOptions> bench_options() {
             {.name = "shard"},
             {.name = "shard-group"},
             {.name = "optimizer"}})
-      .add(
-          &BenchOptions::input,
-          {.name = "input",
-           .help = "batch: the same generated batch every step; loader: each batch from the loader; "
-                   "jpeg: likewise, from generated JPEG files",
-           .unit = "",
-           .choices = {"batch", "loader", "jpeg"}});
+      .add(&BenchOptions::input,
+           {.name = "input",
+            .help =
+                "batch: the same generated batch every step; loader: each batch from the loader; "
+                "jpeg: likewise, from generated JPEG files",
+            .unit = "",
+            .choices = {"batch", "loader", "jpeg"}});
   table.group("loader").add(
       &BenchOptions::config, train,
       {{.name = "data", .help = "directory of shards to read"},
@@ -91,7 +91,8 @@ const Page& find_page(const std::vector<std::string>& positional) {
     if (positional.size() == 1 && positional.front() == page.name) return page;
   }
   fail(ExitStatus::usage,
-       "bench takes one of step, ops, allreduce, loader, decode, checkpoint ({} given); see lockstep bench "
+       "bench takes one of step, ops, allreduce, loader, decode, checkpoint ({} given); see "
+       "lockstep bench "
        "--help",
        positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
 }

@@ -23,8 +23,8 @@ struct Slot {
   HostBuffer<std::uint8_t> pixels;  ///< for engines that take pixels
   HostBuffer<PixelCut> cuts;
   HostBuffer<std::int32_t> labels;
-  HostBuffer<PixelBox> erased;          ///< for engines that take pixels; empty: no erasing
-  std::vector<EncodedImage> encoded;    ///< empty: the engine decodes no files
+  HostBuffer<PixelBox> erased;        ///< for engines that take pixels; empty: no erasing
+  std::vector<EncodedImage> encoded;  ///< empty: the engine decodes no files
   std::vector<std::vector<std::byte>> files;
   HostBuffer<ImageMix> mixes;           ///< empty: no mixing
   HostBuffer<std::uint64_t> dropped;    ///< empty: no stochastic depth
@@ -142,13 +142,14 @@ class RingLoader final : public Loader, private HostDecoding {
     Batch batch{
         .labels = slot.labels.data(), .size = slot.request->count, .mixes = slot.mixes.data()};
     if (takes_pixels_) {
-      batch.pixels = {.data = slot.pixels.data(),
-                      .height = static_cast<std::int32_t>(stored_.height),
-                      .width = static_cast<std::int32_t>(stored_.width),
-                      .cuts = slot.cuts.data(),
-                      .values = pixel_values_.data(),
-                      .erased = slot.erased.data(),
-                      .encoded = {.images = encodes_ ? slot.encoded.data() : nullptr, .host = this}};
+      batch.pixels = {
+          .data = slot.pixels.data(),
+          .height = static_cast<std::int32_t>(stored_.height),
+          .width = static_cast<std::int32_t>(stored_.width),
+          .cuts = slot.cuts.data(),
+          .values = pixel_values_.data(),
+          .erased = slot.erased.data(),
+          .encoded = {.images = encodes_ ? slot.encoded.data() : nullptr, .host = this}};
       returned_ = &slot;
     } else {
       batch.images = slot.images.data();
@@ -227,14 +228,13 @@ class RingLoader final : public Loader, private HostDecoding {
       const std::int64_t at = i * image_size_;
       const auto index = static_cast<std::size_t>(i);
       slot.labels[index] =
-          takes_pixels_
-              ? reader.read(epoch, sample,
-                            SampleReader::PixelTarget{
-                                .pixels = slot.pixels.data() + at,
-                                .cut = slot.cuts.data() + i,
-                                .encoded = encodes_ ? &slot.encoded[index] : nullptr,
-                                .file = encodes_ ? &slot.files[index] : nullptr})
-              : reader.read(epoch, sample, slot.images.data() + at);
+          takes_pixels_ ? reader.read(epoch, sample,
+                                      SampleReader::PixelTarget{
+                                          .pixels = slot.pixels.data() + at,
+                                          .cut = slot.cuts.data() + i,
+                                          .encoded = encodes_ ? &slot.encoded[index] : nullptr,
+                                          .file = encodes_ ? &slot.files[index] : nullptr})
+                        : reader.read(epoch, sample, slot.images.data() + at);
       if (options_.random_erasing > 0) erase(slot, i, sample);
       if (options_.mix.any()) mix(slot, i);
       if (!options_.drop_probabilities.empty()) {

@@ -221,11 +221,9 @@ void SampleReader::decode(SampleCopy sample, const EncodedImage& encoded, std::u
   const PixelCut& region = encoded.region;
   of_sample(sample.sample, [&] {
     static_cast<void>(decoder_.open({encoded.file, encoded.bytes}, options_.image.channels));
-    const Region decoded = decoder_.decode({.top = region.top,
-                                            .left = region.left,
-                                            .height = region.height,
-                                            .width = region.width},
-                                           decoded_);
+    const Region decoded = decoder_.decode(
+        {.top = region.top, .left = region.left, .height = region.height, .width = region.width},
+        decoded_);
     resampler_.resize(decoded_.pixels, decoded_.shape, decoded, options_.image, resized_);
   });
   std::memcpy(pixels, resized_.pixels.data(), resized_.pixels.size());

@@ -220,10 +220,10 @@ void TrainingLoop::report_decoding() {
   if (decoding == nullptr || std::exchange(decoding_reported_, true)) return;
   const auto [device, host] = decoding->counts();
   if (host == 0) return;
-  parts_.reporter.say(
-      fmt::format("images: {} of rank 0's {} were decoded by its loader, not by nvJPEG (grey, CMYK, "
-                  "progressive or unusual files)",
-                  host, device + host));
+  parts_.reporter.say(fmt::format(
+      "images: {} of rank 0's {} were decoded by its loader, not by nvJPEG (grey, CMYK, "
+      "progressive or unusual files)",
+      host, device + host));
 }
 
 void TrainingLoop::close_epoch(double lr) {

@@ -16,7 +16,7 @@ enum class ImageContent { values, pixels };
 struct InputFormat {
   ImageLayout layout = ImageLayout::nchw;
   ImageContent content = ImageContent::values;
-  HostMemory* memory = nullptr;  ///< memory for pixels and labels; null: any memory
+  HostMemory* memory = nullptr;        ///< memory for pixels and labels; null: any memory
   DeviceDecoding* decoding = nullptr;  ///< of JPEG files to RGB pixels; null: the loader decodes
 };
 

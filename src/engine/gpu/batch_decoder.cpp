@@ -113,7 +113,8 @@ Created create(JpegLibrary& library, std::optional<JpegBackend> wanted) {
     status = library.create(backend, jpeg_interpolates, &handle);
     if (status == JpegStatus::success) return {.handle = handle, .backend = backend};
   }
-  fail(ExitStatus::usage, "--decode gpu is not possible ({} cannot use this GPU: {}); use --decode cpu",
+  fail(ExitStatus::usage,
+       "--decode gpu is not possible ({} cannot use this GPU: {}); use --decode cpu",
        library.version(), to_string(status));
 }
 
@@ -230,9 +231,10 @@ bool BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
     const EncodedImage& image = images.encoded.images[targets[i].image];
     files.push_back(reinterpret_cast<const std::uint8_t*>(image.file));
     sizes.push_back(image.bytes);
-    planes.push_back({.channels = {at},
-                      .pitch = {static_cast<std::size_t>(image.width * channels)}});
-    piece.host_images.data()[i] = {.pixels = at, .width = image.width, .resized = targets[i].pixels};
+    planes.push_back(
+        {.channels = {at}, .pitch = {static_cast<std::size_t>(image.width * channels)}});
+    piece.host_images.data()[i] = {
+        .pixels = at, .width = image.width, .resized = targets[i].pixels};
     piece.host_regions.data()[i] = image.region;
     at += decoded_bytes(image);
   }

@@ -8,11 +8,8 @@
 
 namespace lockstep::gpu {
 
-InputQueue::InputQueue(Device& device, std::int64_t channels,
-                       std::unique_ptr<BatchDecoder> decoder)
-    : device_(device),
-      channels_(static_cast<std::size_t>(channels)),
-      decoder_(std::move(decoder)) {
+InputQueue::InputQueue(Device& device, std::int64_t channels, std::unique_ptr<BatchDecoder> decoder)
+    : device_(device), channels_(static_cast<std::size_t>(channels)), decoder_(std::move(decoder)) {
   for (Slot& slot : slots_) {
     slot.arrived = device.make_event();
     slot.read = device.make_event();
@@ -86,8 +83,7 @@ void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t im
     if (images.encoded.images[i].file == nullptr) continue;
     transfer(begin, i);
     begin = i + 1;
-    targets.push_back(
-        {.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
+    targets.push_back({.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
   }
   transfer(begin, count);
   const std::vector<DecodeTarget> all_refused = decoder_->decode(images, targets);

@@ -252,8 +252,7 @@ BOOST_AUTO_TEST_CASE(the_jpeg_engines_are_used_if_there_are_any) {
   const auto device = make_host_device();
   BOOST_TEST(BatchDecoder(*device).description() == "the host's decoder, multiprocessors");
   jpeg_library(*device).has_engines = true;
-  BOOST_TEST(BatchDecoder(*device).description() ==
-             "the host's decoder, 1 JPEG engine of 8 cores");
+  BOOST_TEST(BatchDecoder(*device).description() == "the host's decoder, 1 JPEG engine of 8 cores");
 }
 
 BOOST_AUTO_TEST_CASE(options_that_need_pixels_on_the_host_are_refused) {
@@ -261,7 +260,9 @@ BOOST_AUTO_TEST_CASE(options_that_need_pixels_on_the_host_are_refused) {
   Decoding decoding(HostWork::late);
   LoaderOptions options = options_for(*shards.dataset, Augment::none, 0);
   options.format.decoding = decoding.input.decoding();
-  const auto refusal = [&] { return error_of([&] { check_loader_options(shards.dataset->info(), options); }); };
+  const auto refusal = [&] {
+    return error_of([&] { check_loader_options(shards.dataset->info(), options); });
+  };
   BOOST_TEST(refusal().empty());
 
   options.auto_augment.policy = AutoAugment::randaugment;

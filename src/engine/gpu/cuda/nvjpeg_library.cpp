@@ -18,7 +18,8 @@ struct Functions {
   int (*create)(int backend, void* device_allocator, void* pinned_allocator, unsigned flags,
                 JpegHandle* handle);
   int (*destroy)(JpegHandle handle);
-  int (*hardware_decoder_info)(JpegHandle handle, unsigned* engines, unsigned* cores);  // may be null
+  int (*hardware_decoder_info)(JpegHandle handle, unsigned* engines,
+                               unsigned* cores);  // may be null
   int (*state_create)(JpegHandle handle, JpegState* state);
   int (*state_destroy)(JpegState state);
   int (*decode_batched_initialize)(JpegHandle handle, JpegState state, int batch_size, int threads,
@@ -65,8 +66,7 @@ class LoadedLibrary final : public JpegLibrary {
   }
   [[nodiscard]] JpegStatus create(JpegBackend backend, unsigned flags,
                                   JpegHandle* handle) override {
-    return status(
-        functions_.create(static_cast<int>(backend), nullptr, nullptr, flags, handle));
+    return status(functions_.create(static_cast<int>(backend), nullptr, nullptr, flags, handle));
   }
   void destroy(JpegHandle handle) noexcept override { (void)functions_.destroy(handle); }
   [[nodiscard]] JpegStatus hardware_decoder_info(JpegHandle handle, unsigned* engines,

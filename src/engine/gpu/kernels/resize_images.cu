@@ -30,10 +30,9 @@ struct ResizeImages {
       return;
     }
     Floats<channels> values = filled<channels>(0);
-    resample_pixel<channels>({image.pixels, image.width, channels}, region,
-                             table.taps(place.quotient, place.rest),
-                             table.taps(place.quotient, extent.height + row.rest), channels,
-                             values);
+    resample_pixel<channels>(
+        {image.pixels, image.width, channels}, region, table.taps(place.quotient, place.rest),
+        table.taps(place.quotient, extent.height + row.rest), channels, values);
     for (int c = 0; c < channels; ++c) to[c] = static_cast<std::uint8_t>(values[c]);
   }
 };

@@ -98,10 +98,9 @@ LOCKSTEP_HOST_DEVICE inline void resample_pixel(const SourceImage& from, const P
                                                 Floats<size>& values) {
   for (int c = 0; c < size; ++c) values[c] = 0.5F;  // so that the truncation below rounds
   for (std::int32_t i = 0; i < rows.range.count; ++i) {
-    const std::uint8_t* const line =
-        from.pixels +
-        ((cut.top + rows.range.first + i) * from.width + cut.left + columns.range.first) *
-            from.channels;
+    const std::uint8_t* const line = from.pixels + ((cut.top + rows.range.first + i) * from.width +
+                                                    cut.left + columns.range.first) *
+                                                       from.channels;
     Floats<size> sums = filled<size>(0);
     for (std::int32_t j = 0; j < columns.range.count; ++j) {
       const float weight = columns.weight(j);

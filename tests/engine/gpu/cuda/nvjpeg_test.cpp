@@ -94,11 +94,11 @@ class OnDevice final {
     if (pixels_.size() < bytes) pixels_ = DeviceArray<std::uint8_t>(device_, bytes);
     std::vector<DecodeTarget> targets;
     for (std::size_t i = 0; i < images.size(); ++i) {
-      targets.push_back({.image = static_cast<std::int64_t>(i),
-                         .pixels = pixels_.data() + i * static_cast<std::size_t>(height * width * 3)});
+      targets.push_back(
+          {.image = static_cast<std::int64_t>(i),
+           .pixels = pixels_.data() + i * static_cast<std::size_t>(height * width * 3)});
     }
-    const PixelImages batch{
-        .height = height, .width = width, .encoded = {.images = images.data()}};
+    const PixelImages batch{.height = height, .width = width, .encoded = {.images = images.data()}};
     return decoder_.decode(batch, targets).size();
   }
   void wait() {
@@ -157,8 +157,7 @@ BOOST_AUTO_TEST_CASE(nvjpeg_gives_nearly_the_pixels_of_libjpeg) {
       double sum = 0;
       int largest = 0;
       for (std::size_t i = 0; i < found.size(); ++i) {
-        const int difference =
-            std::abs(int{found[i]} - std::to_integer<int>(expected.pixels[i]));
+        const int difference = std::abs(int{found[i]} - std::to_integer<int>(expected.pixels[i]));
         sum += difference;
         largest = std::max(largest, difference);
       }
@@ -198,14 +197,13 @@ BOOST_AUTO_TEST_CASE(images_of_all_sizes_are_resized_as_on_the_cpu) {
       image.region = {.height = image.height, .width = image.width};
       const auto pixels = on_device.decode({image}, image.height, image.width);
       const PixelCut& region = images[i].region;
-      resampler.resize(std::as_bytes(std::span(pixels)),
-                       {.channels = 3, .height = image.height, .width = image.width},
-                       {.top = region.top,
-                        .left = region.left,
-                        .height = region.height,
-                        .width = region.width},
-                       {.channels = 3, .height = size, .width = size}, expected);
-      const auto own = std::as_bytes(std::span(found)).subspan(i * size * size * 3, size * size * 3);
+      resampler.resize(
+          std::as_bytes(std::span(pixels)),
+          {.channels = 3, .height = image.height, .width = image.width},
+          {.top = region.top, .left = region.left, .height = region.height, .width = region.width},
+          {.channels = 3, .height = size, .width = size}, expected);
+      const auto own =
+          std::as_bytes(std::span(found)).subspan(i * size * size * 3, size * size * 3);
       BOOST_TEST(std::ranges::equal(own, expected.pixels));
     }
   });
@@ -273,8 +271,7 @@ BOOST_AUTO_TEST_CASE(rates_are_printed) {
   for_each_backend([](OnDevice& on_device) {
     std::vector<File> files;
     for (int i = 0; i < 32; ++i) {
-      files.push_back(
-          photograph(i, {.height = 375, .width = 500, .channels = 3}, {.quality = 90}));
+      files.push_back(photograph(i, {.height = 375, .width = 500, .channels = 3}, {.quality = 90}));
     }
     std::vector<EncodedImage> images;
     for (std::size_t i = 0; i < 256; ++i) images.push_back(whole(files[i % files.size()]));
