@@ -234,7 +234,7 @@ bool BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
     planes.push_back(
         {.channels = {at}, .pitch = {static_cast<std::size_t>(image.width * channels)}});
     piece.host_images.data()[i] = {
-        .pixels = at, .width = image.width, .resized = targets[i].pixels};
+        .pixels = at, .resized = targets[i].pixels, .width = image.width};
     piece.host_regions.data()[i] = image.region;
     at += decoded_bytes(image);
   }

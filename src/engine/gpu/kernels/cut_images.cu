@@ -75,8 +75,8 @@ struct CutImages {
     if (is_copied(cut, extent)) {
       copy(from, cut.top + at.y, cut.left + x, at.channels, values);
     } else {
-      resample_pixel<item_size>({from, stored.width, extent.channels}, cut, table.taps(image, at.y),
-                                table.taps(image, extent.height + x), at.channels, values);
+      resample(from, cut, table.taps(image, at.y), table.taps(image, extent.height + x),
+               at.channels, values);
     }
     for (int c = 0; c < item_size; ++c) {
       values[c] = c < at.channels
@@ -93,6 +93,29 @@ struct CutImages {
     for (int c = 0; c < item_size; ++c) {
       if (c < channels) values[c] = static_cast<float>(at[c]);
     }
+  }
+
+  /// In the order of the CPU's two passes.
+  LOCKSTEP_HOST_DEVICE void resample(const std::uint8_t* from, const PixelCut& cut,
+                                     const TapTable::Taps& rows, const TapTable::Taps& columns,
+                                     int channels, Floats<item_size>& values) const {
+    for (int c = 0; c < item_size; ++c) values[c] = 0.5F;  // so that the truncation below rounds
+    for (std::int32_t i = 0; i < rows.range.count; ++i) {
+      const std::uint8_t* const line = from + ((cut.top + rows.range.first + i) * stored.width +
+                                               cut.left + columns.range.first) *
+                                                  extent.channels;
+      Floats<item_size> sums = filled<item_size>(0);
+      for (std::int32_t j = 0; j < columns.range.count; ++j) {
+        const float weight = columns.weight(j);
+        for (int c = 0; c < item_size; ++c) {
+          if (c >= channels) break;
+          sums[c] += weight * static_cast<float>(line[j * extent.channels + c]);
+        }
+      }
+      const float weight = rows.weight(i);
+      for (int c = 0; c < item_size; ++c) values[c] += weight * sums[c];
+    }
+    for (int c = 0; c < item_size; ++c) values[c] = static_cast<float>(to_pixel(values[c]));
   }
 };
 

@@ -2,8 +2,6 @@
 #include "launch.hpp"
 #include "tap_table.hpp"
 
-#include <algorithm>
-
 // Compiled without contraction, so that resampling is bit-identical to the CPU's.
 namespace lockstep::gpu {
 namespace {
@@ -21,19 +19,35 @@ struct ResizeImages {
     const Division place = divide(row.quotient, extent.height);
     const DecodedImage image = images[place.quotient];
     const PixelCut region = regions[place.quotient];
+    const std::int64_t line = image.width * channels;
     std::uint8_t* const to = image.resized + (place.rest * extent.width + row.rest) * channels;
+    const std::uint8_t* const from = image.pixels + region.top * line + region.left * channels;
     if (is_copied(region, extent)) {
-      const std::uint8_t* const from =
-          image.pixels +
-          ((region.top + place.rest) * image.width + region.left + row.rest) * channels;
-      for (int c = 0; c < channels; ++c) to[c] = from[c];
+      for (int c = 0; c < channels; ++c) to[c] = from[place.rest * line + row.rest * channels + c];
       return;
     }
-    Floats<channels> values = filled<channels>(0);
-    resample_pixel<channels>(
-        {image.pixels, image.width, channels}, region, table.taps(place.quotient, place.rest),
-        table.taps(place.quotient, extent.height + row.rest), channels, values);
-    for (int c = 0; c < channels; ++c) to[c] = static_cast<std::uint8_t>(values[c]);
+    resample(from, line, table.taps(place.quotient, place.rest),
+             table.taps(place.quotient, extent.height + row.rest), to);
+  }
+
+  /// In the order of the CPU's two passes.
+  LOCKSTEP_HOST_DEVICE static void resample(const std::uint8_t* from, std::int64_t line,
+                                            const TapTable::Taps& rows,
+                                            const TapTable::Taps& columns, std::uint8_t* to) {
+    from += rows.range.first * line + columns.range.first * channels;
+    float values[channels] = {0.5F, 0.5F, 0.5F};  // so that the truncation below rounds
+    for (std::int32_t i = 0; i < rows.range.count; ++i, from += line) {
+      float sums[channels] = {};
+      for (std::int32_t j = 0; j < columns.range.count; ++j) {
+        const float weight = columns.weight(j);
+        for (int c = 0; c < channels; ++c) {
+          sums[c] += weight * static_cast<float>(from[j * channels + c]);
+        }
+      }
+      const float weight = rows.weight(i);
+      for (int c = 0; c < channels; ++c) values[c] += weight * sums[c];
+    }
+    for (int c = 0; c < channels; ++c) to[c] = to_pixel(values[c]);
   }
 };
 

@@ -3,14 +3,11 @@
 #include "launch.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 #include "lockstep/core/resample_taps.hpp"
-#include "vector_io.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-/// Resampling, for kernels that are compiled without contraction, so that they are bit-identical to
-/// the CPU.
 namespace lockstep::gpu {
 
 /// The ResampleTaps of all rows and columns of the output images, so that fp64 divisions are made
@@ -81,38 +78,5 @@ struct SetTaps {
     }
   }
 };
-
-/// Pixels of an image, from its first channel that is read.
-struct SourceImage {
-  const std::uint8_t* pixels;
-  std::int64_t width;
-  std::int64_t channels;  ///< of a pixel
-};
-
-/// Resamples `channels` channels of one output pixel to whole numbers, in the order of the CPU's
-/// two passes. Leaves the other values as they are.
-template <int size>
-LOCKSTEP_HOST_DEVICE inline void resample_pixel(const SourceImage& from, const PixelCut& cut,
-                                                const TapTable::Taps& rows,
-                                                const TapTable::Taps& columns, int channels,
-                                                Floats<size>& values) {
-  for (int c = 0; c < size; ++c) values[c] = 0.5F;  // so that the truncation below rounds
-  for (std::int32_t i = 0; i < rows.range.count; ++i) {
-    const std::uint8_t* const line = from.pixels + ((cut.top + rows.range.first + i) * from.width +
-                                                    cut.left + columns.range.first) *
-                                                       from.channels;
-    Floats<size> sums = filled<size>(0);
-    for (std::int32_t j = 0; j < columns.range.count; ++j) {
-      const float weight = columns.weight(j);
-      for (int c = 0; c < size; ++c) {
-        if (c >= channels) break;
-        sums[c] += weight * static_cast<float>(line[j * from.channels + c]);
-      }
-    }
-    const float weight = rows.weight(i);
-    for (int c = 0; c < size; ++c) values[c] += weight * sums[c];
-  }
-  for (int c = 0; c < size; ++c) values[c] = static_cast<float>(to_pixel(values[c]));
-}
 
 }  // namespace lockstep::gpu
