@@ -210,13 +210,12 @@ void add_running_options(OptionTable<Config>& t) {
                              .help = "what to compute on; auto: GPUs if all ranks have one",
                              .unit = "",
                              .choices = {"auto", "cpu", "cuda"}})
-      .add(
-          &Config::decode,
-          {.name = "decode",
-           .help = "what decodes the JPEG files of encoded shards: cpu: the loader; gpu: nvJPEG, "
-                   "to slightly other pixels; auto: cpu (gpu pays where few cores feed a GPU)",
-           .unit = "",
-           .choices = {"auto", "cpu", "gpu"}})
+      .add(&Config::decode,
+           {.name = "decode",
+            .help = "what decodes the JPEG files of encoded shards: cpu: the loader; gpu: nvJPEG, "
+                    "to slightly other pixels; auto: cpu (gpu pays where few cores feed a GPU)",
+            .unit = "",
+            .choices = {"auto", "cpu", "gpu"}})
       .add(
           &Config::conv_algorithm,
           {.name = "conv-algorithm",

@@ -393,8 +393,12 @@ def killed_packing_goes_on_to_the_same_bytes(folder):
                 while process.poll() is None and shards_done(output) < until:
                     time.sleep(0.001)
                 time.sleep(chance.random() * 0.02)
-                with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended
-                    for pid in [process.pid] if ranks == 1 else ranks_of(process).values():
+                # mpiexec last, which may hang if ranks are killed as they finish.
+                killed = [process.pid]
+                with contextlib.suppress(FileNotFoundError):  # a rank has ended
+                    killed = [*ranks_of(process).values(), process.pid]
+                for pid in killed:
+                    with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
             status, text = finish(process)
             if status == OK:

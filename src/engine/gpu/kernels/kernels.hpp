@@ -74,8 +74,8 @@ struct StoredImages {
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out);
 
-/// An image of any size on the device, uint8 (H, W, 3), and where its resized region goes. Aligned so
-/// that a device loads 16 bytes at once.
+/// An image of any size on the device, uint8 (H, W, 3), and where its resized region goes. Aligned
+/// so that a device loads 16 bytes at once.
 struct alignas(16) DecodedImage {
   const std::uint8_t* pixels;
   std::uint8_t* resized;  ///< (height, width, 3) of the extent
