@@ -164,8 +164,9 @@ class Rendezvous::Meetings final {
     if (!missing.empty()) {
       return fmt::format(
           "{} did not come to {} within {} s of {} (the process ended, hangs or is slow); look "
-          "into its log and submit the job again",
-          listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0));
+          "into its log and submit the job again{}",
+          listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0),
+          place.advice);
     }
     for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
       const Announcement* first = nullptr;
@@ -183,9 +184,9 @@ class Rendezvous::Meetings final {
     abandoned_ = true;
     fail(ExitStatus::internal,
          "{} {} {} within {} s of {} (the process ended, hangs or gave up waiting); look into its "
-         "log and submit the job again",
-         name(0), how, place.name, std::chrono::duration<double>(place.limit).count(),
-         name(rank()));
+         "log and submit the job again{}",
+         name(0), how, place.name, std::chrono::duration<double>(place.limit).count(), name(rank()),
+         place.advice);
   }
 
   void require_mpi() {

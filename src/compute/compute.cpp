@@ -251,8 +251,10 @@ class CudaCompute final : public Compute {
         auto [host, algorithm] =
             make_host_communicator(ranks.front(), link_options(options, CommChoice::mpi));
         if (communicators_.empty()) all_reduce_ = std::move(algorithm);
-        communicators_.push_back(module_.make_staged(
-            *device_, std::move(host), {.wait_limit = options.wait_limit, .rank = host_.rank()}));
+        communicators_.push_back(module_.make_staged(*device_, std::move(host),
+                                                     {.wait_limit = options.wait_limit,
+                                                      .rank = host_.rank(),
+                                                      .progress = options.progress}));
       }
       return;
     }
@@ -264,8 +266,13 @@ class CudaCompute final : public Compute {
     }
     require_own_devices(taken);
     rendezvous_ = std::make_unique<Rendezvous>();
-    communicators_ =
-        module_.make_nccl(*device_, *rendezvous_, ranks_.sets, {.wait_limit = options.wait_limit});
+    communicators_ = module_.make_nccl(
+        *device_, *rendezvous_, ranks_.sets,
+        {.start_limit = options.nccl_start_limit.count() > 0 ? options.nccl_start_limit
+                                                             : nccl_start_limit(host_.size()),
+         .limit_option = "--nccl-start-seconds",
+         .wait_limit = options.wait_limit,
+         .progress = options.progress});
   }
 
   const gpu::ModuleTable& module_;

@@ -169,6 +169,13 @@ void add_running_options(OptionTable<Config>& t) {
                "network of the watchdog's connections: a comma-separated list of interface names "
                "or networks such as 10.1.0.0/16, of which a host uses the first it has; empty: any",
            .unit = ""})
+      .add(&Config::nccl_start_seconds,
+           {.name = "nccl-start-seconds",
+            .help = "limit of the start of NCCL: for all ranks to arrive, and again for NCCL to "
+                    "connect them; 0: 5 minutes and 0.1 s a rank, at most 20 minutes",
+            .unit = "seconds",
+            .min = 0,
+            .max = 1e6})
       .add(&Config::time_limit,
            {.name = "time-limit",
             .help = "save and stop with status 75 before this time ends: 90s, 10min or 2h; a Slurm "

@@ -33,17 +33,20 @@ std::string to_string(const RankTimes& times) {
   const auto text = [](const char* name, const TimeSummary& summary) {
     return fmt::format("{} {:.1f}/{:.1f} ms", name, 1e3 * summary.p50, 1e3 * summary.max);
   };
-  return fmt::format("a step's p50/max: {}, {}, {}", text("data", times.data),
-                     text("compute", times.compute), text("communication", times.communication));
+  return fmt::format("a step's p50/max: {}, {}, {}{}", text("data", times.data),
+                     text("compute", times.compute), text("communication", times.communication),
+                     times.gpu.max > 0 ? ", " + text("GPU", times.gpu) : "");
 }
 
 void StepTimes::add(const PhaseTimes& times) {
   const Sample sample{.data = times.data,
                       .compute = times.forward + times.backward + times.optimizer,
-                      .communication = times.communication};
+                      .communication = times.communication,
+                      .gpu = times.gpu};
   longest_ = {.data = std::max(longest_.data, sample.data),
               .compute = std::max(longest_.compute, sample.compute),
-              .communication = std::max(longest_.communication, sample.communication)};
+              .communication = std::max(longest_.communication, sample.communication),
+              .gpu = std::max(longest_.gpu, sample.gpu)};
   if (seen_++ % stride_ != 0) return;
   if (samples_.size() == most) {
     for (std::size_t i = 0; i < most / 2; ++i) samples_[i] = samples_[2 * i];
@@ -55,15 +58,21 @@ void StepTimes::add(const PhaseTimes& times) {
 
 RankTimes StepTimes::summary() const {
   const auto own = [](const Sample& sample) { return sample.data + sample.compute; };
+  const auto gpu = [](const Sample& sample) { return sample.gpu; };
   const std::span<const Sample> all(samples_);
+  const std::span<const Sample> first = all.first(all.size() / 2);
+  const std::span<const Sample> second = all.subspan(all.size() / 2);
   return {
       .data = {.p50 = median_of(all, [](const Sample& s) { return s.data; }), .max = longest_.data},
       .compute = {.p50 = median_of(all, [](const Sample& s) { return s.compute; }),
                   .max = longest_.compute},
       .communication = {.p50 = median_of(all, [](const Sample& s) { return s.communication; }),
                         .max = longest_.communication},
-      .own_first = median_of(all.first(all.size() / 2), own),
-      .own_second = median_of(all.subspan(all.size() / 2), own),
+      .gpu = {.p50 = median_of(all, gpu), .max = longest_.gpu},
+      .own_first = median_of(first, own),
+      .own_second = median_of(second, own),
+      .gpu_first = median_of(first, gpu),
+      .gpu_second = median_of(second, gpu),
       .steps = static_cast<double>(seen_)};
 }
 
@@ -77,18 +86,28 @@ void StepTimes::clear() noexcept {
 std::vector<Straggler> find_stragglers(std::span<const RankTimes> ranks, double factor) {
   std::vector<Straggler> found;
   if (factor <= 0 || ranks.empty() || ranks.front().steps < fewest_steps_to_judge) return found;
-  const double first = median_of(ranks, [](const RankTimes& r) { return r.own_first; });
-  const double second = median_of(ranks, [](const RankTimes& r) { return r.own_second; });
-  const double data = median_of(ranks, [](const RankTimes& r) { return r.data.p50; });
-  const double compute = median_of(ranks, [](const RankTimes& r) { return r.compute.p50; });
+  const auto median_rank = [&](auto&& projection) { return median_of(ranks, projection); };
+  const double own_first = median_rank([](const RankTimes& r) { return r.own_first; });
+  const double own_second = median_rank([](const RankTimes& r) { return r.own_second; });
+  const double gpu_first = median_rank([](const RankTimes& r) { return r.gpu_first; });
+  const double gpu_second = median_rank([](const RankTimes& r) { return r.gpu_second; });
+  const double data = median_rank([](const RankTimes& r) { return r.data.p50; });
+  const double compute = median_rank([](const RankTimes& r) { return r.compute.p50; });
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankTimes& times = ranks[rank];
-    if (times.own_first <= factor * first || times.own_second <= factor * second) continue;
-    found.push_back(
-        {.rank = static_cast<int>(rank),
-         .factor = std::min(ratio(times.own_first, first), ratio(times.own_second, second)),
-         .data = ratio(times.data.p50, data),
-         .compute = ratio(times.compute.p50, compute)});
+    const double own =
+        std::min(ratio(times.own_first, own_first), ratio(times.own_second, own_second));
+    const double gpu =
+        std::min(ratio(times.gpu_first, gpu_first), ratio(times.gpu_second, gpu_second));
+    const bool is_slow =
+        times.own_first > factor * own_first && times.own_second > factor * own_second;
+    const bool has_slow_gpu = gpu > factor;
+    if (!is_slow && !has_slow_gpu) continue;
+    found.push_back({.rank = static_cast<int>(rank),
+                     .by = has_slow_gpu ? Straggler::By::gpu : Straggler::By::own,
+                     .factor = has_slow_gpu ? gpu : own,
+                     .data = ratio(times.data.p50, data),
+                     .compute = ratio(times.compute.p50, compute)});
   }
   return found;
 }

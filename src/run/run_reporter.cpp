@@ -19,11 +19,30 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json seconds_of(const PhaseTimes& times) {
-  return {{"data", times.data},
-          {"forward", times.forward},
-          {"backward", times.backward},
-          {"communication", times.communication},
-          {"optimizer", times.optimizer}};
+  Json seconds{{"data", times.data},
+               {"forward", times.forward},
+               {"backward", times.backward},
+               {"communication", times.communication},
+               {"optimizer", times.optimizer}};
+  if (times.gpu > 0) seconds["gpu"] = times.gpu;
+  return seconds;
+}
+
+/// "rank 1 (node7) is slow: ...", without what to do.
+std::string slowness(const StragglerReport& report) {
+  const Straggler& slow = report.straggler;
+  const std::string rank = fmt::format("rank {} ({})", slow.rank, report.host);
+  if (slow.by == Straggler::By::gpu) {
+    return fmt::format(
+        "{} is slow: its GPU takes {:.1f} times the median rank's for forward and backward ({:.1f} "
+        "ms a step); nvidia-smi -q -d PERFORMANCE there tells why its clocks are low",
+        rank, slow.factor, 1e3 * report.times.gpu.p50);
+  }
+  const double own = report.times.data.p50 + report.times.compute.p50;
+  return fmt::format(
+      "{} is slow: {:.1f} times the median rank's own time a step (data {:.1f} times, compute "
+      "{:.1f} times; {:.1f} ms)",
+      rank, slow.factor, slow.data, slow.compute, 1e3 * own);
 }
 
 std::string phases_text(const PhaseTimes& times) {
@@ -199,26 +218,25 @@ void RunReporter::epoch(const EpochReport& report) {
 
 void RunReporter::straggler(const StragglerReport& report) {
   const Straggler& slow = report.straggler;
-  const double own = report.times.data.p50 + report.times.compute.p50;
-  warn(fmt::format(
-      "epoch {}: rank {} ({}) is slow: {:.1f} times the median rank's own time a step (data {:.1f} "
-      "times, compute {:.1f} times; {:.1f} ms); exclude it with --exclude={}",
-      report.epoch + 1, slow.rank, report.host, slow.factor, slow.data, slow.compute, 1e3 * own,
-      host_list({report.host})));
+  warn(fmt::format("epoch {}: {}; exclude it with --exclude={}", report.epoch + 1, slowness(report),
+                   host_list({report.host})));
   if (!impl_->keeps_record()) return;
   const auto summary = [](const TimeSummary& time) -> Json {
     return {{"p50", time.p50}, {"max", time.max}};
   };
-  impl_->record({{"event", "straggler"},
-                 {"step", report.step},
-                 {"epoch", report.epoch},
-                 {"rank", slow.rank},
-                 {"host", report.host},
-                 {"factor", slow.factor},
-                 {"seconds",
-                  {{"data", summary(report.times.data)},
-                   {"compute", summary(report.times.compute)},
-                   {"communication", summary(report.times.communication)}}}});
+  Json event{{"event", "straggler"},
+             {"step", report.step},
+             {"epoch", report.epoch},
+             {"rank", slow.rank},
+             {"host", report.host},
+             {"factor", slow.factor},
+             {"by", slow.by == Straggler::By::gpu ? "gpu" : "own"},
+             {"seconds",
+              {{"data", summary(report.times.data)},
+               {"compute", summary(report.times.compute)},
+               {"communication", summary(report.times.communication)}}}};
+  if (report.times.gpu.max > 0) event["seconds"]["gpu"] = summary(report.times.gpu);
+  impl_->record(std::move(event));
 }
 
 void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,

@@ -96,7 +96,9 @@ PhaseBoard::Reading PhaseBoard::read() const noexcept {
                   .bucket = 0,
                   .phase = phase_.load(relaxed),
                   .waits_in = waits_in_.load(relaxed),
-                  .unhurried = false};
+                  .unhurried = false,
+                  .device = device_.read()};
+  reading.moves += reading.device.reached + reading.device.completed;
   if (reading.phase == Phase::save) reading.moves += saver_moves_.load(relaxed);
   reading.unhurried = reading.phase == Phase::start_up || reading.step == first_step_.load(relaxed);
   if (is_started(reading.waits_in)) {

@@ -144,6 +144,7 @@ StepResult TrainStep::run(const StepUpdate::Step& step, const StepCall& call) {
   // On an engine that queues, this waits for the device's own work, which waits for other ranks.
   if (engine_.memory().queues())
     current.result.times.communication += lap_at_end(current, "reduction wait");
+  current.result.times.gpu = engine_.take_device_seconds();
   finish(current);
   if (options_.trace != nullptr && options_.trace->recording()) engine_.report_steps();
   current.stopwatch.add_step(steps_);

@@ -6,6 +6,7 @@
 #include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 
+#include <chrono>
 #include <cstddef>
 
 namespace lockstep {
@@ -32,7 +33,12 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
                         .decode = config.decode,
                         .deterministic = config.deterministic,
                         .cuda_graph = config.cuda_graph};
-  if (options.watch != nullptr) result.wait_limit = options.watch->wait_limit();
+  result.nccl_start_limit = std::chrono::ceil<std::chrono::milliseconds>(
+      std::chrono::duration<double>(config.nccl_start_seconds));
+  if (options.watch != nullptr) {
+    result.wait_limit = options.watch->wait_limit();
+    result.progress = &options.watch->board().device();
+  }
   if (options.before_host_memory) {
     result.before_host_memory = [&options, shard_group] {
       options.before_host_memory(shard_group);

@@ -1,3 +1,4 @@
+#include "../../src/comm/nccl/unique_ids.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/groups_rig.hpp"
 #include "comm/mpi_fixture.hpp"
@@ -6,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
@@ -36,6 +38,11 @@ void check_steps(Rig& rig) {
     }
     BOOST_TEST(rig.tail[4] == ranks);
   }
+  // In each step a reduce-scatter, an all-reduce and an all-gather of each unit, and the tail.
+  const DeviceProgress::Reading counts = rig.progress.read();
+  BOOST_TEST(counts.queued == 20 * (3 * rig.units.size() + 1));
+  BOOST_TEST(counts.reached == counts.queued);
+  BOOST_TEST(counts.completed == counts.queued);
 }
 
 }  // namespace
@@ -61,6 +68,66 @@ BOOST_AUTO_TEST_CASE(steps_over_groups_do_not_deadlock) {
     rig.make();
     check_steps(rig);
   }
+}
+
+BOOST_AUTO_TEST_CASE(groups_are_split_from_all_ranks_which_start_with_several_ids) {
+  Rig rig(usual_size(), 20s);
+  rig.ranks_per_id = 2;
+  const int ranks = rig.rendezvous.size();
+
+  rig.make();
+
+  // Of 3 ranks, 0 and 1 connect through the first id, and 2 through the second.
+  const bool leads = rig.rank() == 0 || rig.rank() == 2;
+  BOOST_TEST(rig.nccl.counts().ids == (leads ? 1 : 0));
+  BOOST_TEST(rig.nccl.counts().scalable == (ranks > 2 ? 1 : 0));
+  BOOST_TEST(rig.nccl.counts().split == 2);
+  check_steps(rig);
+}
+
+BOOST_AUTO_TEST_CASE(an_older_nccl_starts_with_one_id) {
+  Rig rig(usual_size(), 20s);
+  rig.ranks_per_id = 1;
+  rig.nccl.faults.no_scalable_init = true;
+
+  rig.make();
+
+  BOOST_TEST(rig.nccl.counts().ids == (rig.rank() == 0 ? 1 : 0));
+  BOOST_TEST(rig.nccl.counts().scalable == 0);
+  check_steps(rig);
+}
+
+BOOST_AUTO_TEST_CASE(more_ids_than_fit_in_a_message_are_exchanged) {
+  Rendezvous rendezvous;
+  std::vector<int> leaders;
+  for (int id = 0; id < 9; ++id) leaders.push_back(id % rendezvous.size());
+  char made = 0;
+
+  const auto ids = exchange_unique_ids(rendezvous, {"the test", 60s}, leaders, [&](auto& id) {
+    id.fill(static_cast<char>(10 * rendezvous.rank() + made++));
+    return std::string();
+  });
+
+  BOOST_TEST_REQUIRE(ids.size() == leaders.size());
+  for (int id = 0; id < 9; ++id) {
+    const int expected = 10 * (id % rendezvous.size()) + id / rendezvous.size();
+    BOOST_TEST(static_cast<int>(ids[static_cast<std::size_t>(id)][127]) == expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ids_are_made_by_the_first_ranks_of_nccls_blocks) {
+  using Ranks = std::vector<int>;
+  BOOST_TEST((id_leaders(128, 128) == Ranks{0}));
+  BOOST_TEST((id_leaders(129, 128) == Ranks{0, 65}));
+  BOOST_TEST((id_leaders(11, 3) == Ranks{0, 3, 6, 9}));
+  BOOST_TEST((id_leaders(12, 3) == Ranks{0, 3, 6, 9}));
+  BOOST_TEST((id_leaders(13, 3) == Ranks{0, 3, 6, 9, 11}));
+}
+
+BOOST_AUTO_TEST_CASE(the_limit_of_the_start_grows_with_the_ranks) {
+  BOOST_TEST((nccl_start_limit(10) == 301s));
+  BOOST_TEST((nccl_start_limit(4096) == 709600ms));
+  BOOST_TEST((nccl_start_limit(100000) == 20min));
 }
 
 BOOST_AUTO_TEST_CASE(steps_over_groups_staged_through_the_host_give_the_same_sums) {

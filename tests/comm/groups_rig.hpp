@@ -63,14 +63,18 @@ struct GroupsRig {
   }
   void make() {
     comms = make_nccl_communicators(nccl, rendezvous, compute, sets,
-                                    {.start_limit = limit, .wait_limit = limit});
+                                    {.start_limit = limit,
+                                     .limit_option = "--limit",
+                                     .wait_limit = limit,
+                                     .ranks_per_id = ranks_per_id,
+                                     .progress = &progress});
   }
   /// Uses communicators that stage through host memory instead.
   void make_staged() {
     for (const auto& ranks : sets) {
-      comms.push_back(make_staged_communicator(nccl,
-                                               make_mpi_communicator({.color = ranks.front()}),
-                                               compute, {.wait_limit = limit, .rank = rank()}));
+      comms.push_back(
+          make_staged_communicator(nccl, make_mpi_communicator({.color = ranks.front()}), compute,
+                                   {.wait_limit = limit, .rank = rank(), .progress = &progress}));
     }
   }
   [[nodiscard]] std::optional<Error> error_of(const std::function<void()>& work) {
@@ -133,6 +137,8 @@ struct GroupsRig {
   std::vector<std::vector<int>> sets;
   std::vector<Unit> units;  // declared before `nccl`, which the buffers must outlive
   std::array<float, 5> tail{};
+  int ranks_per_id = 128;
+  DeviceProgress progress;
   NcclStandIn nccl;
   CudaStream compute = nullptr;
   std::vector<std::unique_ptr<DeviceCommunicator>> comms;

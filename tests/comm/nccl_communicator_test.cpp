@@ -24,7 +24,7 @@ namespace {
 struct Fixture {
   Fixture() {
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
-    comm = make_nccl_communicator(nccl, rendezvous, compute);
+    comm = make_nccl_communicator(nccl, rendezvous, compute, {.progress = &progress});
   }
   [[nodiscard]] MutableBuffer on_device(std::vector<float>& values) const {
     return {device_address(values.data()), values.size(), ElementType::f32};
@@ -33,9 +33,16 @@ struct Fixture {
     return {static_cast<std::byte*>(device_address(values.data())), values.size() * sizeof(float)};
   }
   Rendezvous rendezvous;
+  DeviceProgress progress;
   NcclStandIn nccl;
   CudaStream compute = nullptr;
   std::unique_ptr<DeviceCommunicator> comm;
+};
+
+/// Work of a stream that ends when it is told to.
+struct Gate final : StandInTask {
+  bool open = false;
+  [[nodiscard]] bool attempt() override { return open; }
 };
 
 }  // namespace
@@ -211,4 +218,49 @@ BOOST_FIXTURE_TEST_CASE(without_nccl_windows_each_rank_registers_its_memory, Fix
   nccl.stream_destroy(compute);
   BOOST_TEST(nccl.counts().registered == 0);
   BOOST_TEST(nccl.counts().aborted == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(collectives_are_counted_when_queued_reached_and_completed, Fixture) {
+  // More than have events of their own.
+  for (const std::uint64_t count : {2U, 600U}) {
+    const std::uint64_t before = progress.read().queued;
+    std::vector<std::vector<float>> values(count, std::vector<float>(3, 1.0F));
+    Gate gate;
+    nccl.queues.queue(compute, gate);
+    std::vector<Request> requests;
+    for (auto& each : values) {
+      requests.push_back(comm->start_all_reduce_buffer(on_device(each), ReduceOp::sum));
+    }
+    for (Request& request : requests) comm->wait(request);
+
+    int polls = 0;
+    comm->synchronize_until([&] { return ++polls == 10; });
+    const DeviceProgress::Reading closed = progress.read();
+    gate.open = true;
+    comm->synchronize_until([&] {
+      BOOST_TEST(progress.read().awaited);
+      return nccl.queues.is_idle(compute);
+    });
+    const DeviceProgress::Reading opened = progress.read();
+
+    BOOST_TEST(closed.queued == before + count);
+    BOOST_TEST(closed.reached == before);
+    BOOST_TEST(closed.completed == before);
+    BOOST_TEST(opened.queued == before + count);
+    BOOST_TEST(opened.reached == before + count);
+    BOOST_TEST(opened.completed == before + count);
+    BOOST_TEST(!opened.awaited);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(captured_collectives_are_not_counted, Fixture) {
+  std::vector<float> gradients(10, 1.0F);
+
+  nccl.queues.capturing = true;
+  Request request = comm->start_all_reduce_buffer(on_device(gradients), ReduceOp::sum);
+  comm->wait(request);
+  nccl.queues.capturing = false;
+  comm->synchronize();
+
+  BOOST_TEST(progress.read().queued == 0);
 }

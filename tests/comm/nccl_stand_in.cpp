@@ -15,6 +15,9 @@ NcclStandIn::NcclStandIn() {
   communicators_.emplace_back(shared_, 0, 0);
 }
 NcclStandIn::NcclStandIn(std::span<const std::vector<int>> sets) {
+  add(sets);
+}
+void NcclStandIn::add(std::span<const std::vector<int>> sets) {
   int number = 0;
   for (const std::vector<int>& ranks : sets) {
     communicators_.emplace_back(shared_, number++, ranks.front());
@@ -36,14 +39,36 @@ StandInCommunicator* NcclStandIn::find(NcclComm comm) noexcept {
 NcclResult NcclStandIn::get_unique_id(NcclUniqueId* id) {
   std::random_device random;
   for (char& byte : *id) byte = static_cast<char>(random());
+  ++counts_.ids;
   return NcclResult::success;
 }
 
 NcclResult NcclStandIn::comm_init_rank_config(NcclComm* comm, int ranks, const NcclUniqueId& id,
                                               int rank, const NcclConfig& config) {
+  return start(comm, ranks, {&id, 1}, rank, config);
+}
+NcclResult NcclStandIn::comm_init_rank_scalable(NcclComm* comm, int ranks, int rank,
+                                                std::span<const NcclUniqueId> ids,
+                                                const NcclConfig& config) {
+  if (faults.no_scalable_init) return NcclResult::invalid_usage;
+  if (ids.empty() || ids.size() > static_cast<std::size_t>(ranks))
+    return NcclResult::invalid_argument;
+  ++counts_.scalable;
+  return start(comm, ranks, ids, rank, config);
+}
+NcclResult NcclStandIn::comm_split(NcclComm parent, int color, int key, NcclComm* made,
+                                   const NcclConfig& config) {
+  auto* const found = find(parent);
+  if (found == nullptr || color < 0) return NcclResult::invalid_argument;
+  if (started_ == communicators_.size() || config.blocking) return NcclResult::invalid_usage;
+  ++counts_.split;
+  return found->split(communicators_[started_++], color, key, made);
+}
+NcclResult NcclStandIn::start(NcclComm* comm, int ranks, std::span<const NcclUniqueId> ids,
+                              int rank, const NcclConfig& config) {
   if (started_ == communicators_.size() || config.blocking) return NcclResult::invalid_usage;
   StandInCommunicator& communicator = communicators_[started_++];
-  const NcclResult result = communicator.init(ranks, id, rank);
+  const NcclResult result = communicator.init(ranks, {ids.front().data(), ids.size_bytes()}, rank);
   if (result == NcclResult::in_progress) *comm = &communicator;
   return result;
 }

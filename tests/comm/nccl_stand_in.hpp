@@ -29,6 +29,10 @@ class NcclStandIn final : public NcclApi {
   NcclStandIn();
   /// One communicator over each set of ranks, started in this order.
   explicit NcclStandIn(std::span<const std::vector<int>> sets);
+  /// No communicator yet; add() makes them. Collective.
+  enum class Empty { yes };
+  explicit NcclStandIn(Empty /*empty*/) {}
+  void add(std::span<const std::vector<int>> sets);
   NcclStandIn(const NcclStandIn&) = delete;
   NcclStandIn& operator=(const NcclStandIn&) = delete;
   ~NcclStandIn() override;
@@ -59,6 +63,12 @@ class NcclStandIn final : public NcclApi {
   NcclResult get_unique_id(NcclUniqueId* id) override;
   NcclResult comm_init_rank_config(NcclComm* comm, int ranks, const NcclUniqueId& id, int rank,
                                    const NcclConfig& config) override;
+  bool has_scalable_init() const noexcept override { return !faults.no_scalable_init; }
+  NcclResult comm_init_rank_scalable(NcclComm* comm, int ranks, int rank,
+                                     std::span<const NcclUniqueId> ids,
+                                     const NcclConfig& config) override;
+  NcclResult comm_split(NcclComm parent, int color, int key, NcclComm* made,
+                        const NcclConfig& config) override;
   NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) override;
   NcclResult comm_finalize(NcclComm comm) override;
   NcclResult comm_destroy(NcclComm comm) noexcept override;
@@ -95,6 +105,8 @@ class NcclStandIn final : public NcclApi {
   };
   /// Null if `comm` is not one of its communicators.
   [[nodiscard]] StandInCommunicator* find(NcclComm comm) noexcept;
+  [[nodiscard]] NcclResult start(NcclComm* comm, int ranks, std::span<const NcclUniqueId> ids,
+                                 int rank, const NcclConfig& config);
   [[nodiscard]] bool is_registered(NcclComm comm, const void* memory, std::size_t bytes) const;
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, NcclComm comm,
                                 CudaStream stream);

@@ -3,11 +3,14 @@
 #include "comm/stand_in_queues.hpp"
 #include "lockstep/comm/device_communicator.hpp"
 
+#include <memory>
+#include <utility>
+
 namespace lockstep::test {
 
 /// Adapts a device's communicator to tests that use host memory: passes each buffer by its device
 /// address.
-class OnDevice final : public Communicator {
+class OnDevice final : public DeviceCommunicator {
  public:
   /// What wait() waits for.
   enum class Wait {
@@ -16,6 +19,9 @@ class OnDevice final : public Communicator {
   };
   explicit OnDevice(DeviceCommunicator& inner, Wait wait = Wait::synchronized)
       : inner_(inner), wait_(wait) {}
+  /// Owns `inner`.
+  OnDevice(std::unique_ptr<DeviceCommunicator> inner, Wait wait)
+      : owned_(std::move(inner)), inner_(*owned_), wait_(wait) {}
 
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] int size() const noexcept override { return inner_.size(); }
@@ -53,6 +59,7 @@ class OnDevice final : public Communicator {
     inner_.wait(request);
     if (wait_ == Wait::synchronized) inner_.synchronize();
   }
+  void check() override { inner_.check(); }
   void synchronize() override { inner_.synchronize(); }
   void synchronize_until(FunctionRef<bool()> reached) override {
     inner_.synchronize_until(reached);
@@ -72,6 +79,7 @@ class OnDevice final : public Communicator {
     return {device_address(buffer.data), buffer.count, buffer.type, std::move(buffer.owner)};
   }
 
+  std::unique_ptr<DeviceCommunicator> owned_;  ///< may be null
   DeviceCommunicator& inner_;
   Wait wait_;
 };

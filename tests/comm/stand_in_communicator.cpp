@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,10 @@ StandInCommunicator::StandInCommunicator(Shared& shared, int number, int color)
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_split(MPI_COMM_WORLD, color, rank, &peers_);
+  // So that a step allocates nothing, however many are in flight.
+  for (int i = 0; i < 8; ++i) {
+    collectives_.emplace_back(*mpi_, peers_, shared_.device, shared_.counts.collectives);
+  }
 }
 
 StandInCommunicator::~StandInCommunicator() {
@@ -36,22 +41,41 @@ void StandInCommunicator::post_start() {
   start_ = mpi_->start_all_reduce(std::span<std::int64_t>(meeting_), ReduceOp::min);
 }
 
-NcclResult StandInCommunicator::init(int ranks, const NcclUniqueId& id, int rank) {
+NcclResult StandInCommunicator::init(int ranks, std::string_view ids, int rank) {
   if (state_ != State::absent) return NcclResult::invalid_usage;
   if (ranks != mpi_->size() || rank != mpi_->rank()) return NcclResult::invalid_argument;
   if (is_told(shared_.faults.init_fails)) return NcclResult::system_error;
   state_ = State::starting;
   polls_left_ = shared_.faults.init_polls;
-  const auto hash = static_cast<std::int64_t>(
-      std::hash<std::string_view>{}(std::string_view(id.data(), id.size())) >> 2U);
+  const auto hash = static_cast<std::int64_t>(std::hash<std::string_view>{}(ids) >> 2U);
   meeting_[0] = hash;
   meeting_[1] = -hash;
   if (!is_told(shared_.faults.init_hangs)) post_start();
   return NcclResult::in_progress;
 }
 
+NcclResult StandInCommunicator::split(StandInCommunicator& child, int color, int key,
+                                      NcclComm* made) {
+  if (const auto refused = require_ready(); refused != NcclResult::success) return refused;
+  *made = nullptr;
+  const std::string colors = std::to_string(color);
+  const NcclResult result = child.init(child.ranks(), colors, key);
+  if (result != NcclResult::in_progress) return result;
+  child_ = &child;
+  made_ = made;
+  state_ = State::splitting;
+  return result;
+}
+
 NcclResult StandInCommunicator::get_async_error(NcclResult* state) {
   if (state_ == State::absent) return NcclResult::invalid_argument;
+  if (state_ == State::splitting) {
+    const NcclResult result = child_->get_async_error(state);
+    if (result != NcclResult::success || *state == NcclResult::in_progress) return result;
+    state_ = State::ready;
+    if (*state == NcclResult::success) *made_ = child_;
+    return result;
+  }
   *state = NcclResult::in_progress;
   if (state_ != State::starting &&
       is_told(shared_.faults.error_after >= 0 &&
@@ -95,6 +119,8 @@ NcclResult StandInCommunicator::destroy() noexcept {
 NcclResult StandInCommunicator::abort() noexcept {
   if (state_ == State::absent) return NcclResult::invalid_usage;
   ++shared_.counts.aborted;
+  // Nobody has the child's handle yet.
+  if (state_ == State::splitting) child_->state_ = State::absent;
   state_ = State::absent;
   settling_ = nullptr;
   for (StandInCollective& collective : collectives_) collective.abort();

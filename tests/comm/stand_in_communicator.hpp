@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::test {
@@ -24,7 +25,8 @@ struct StandInFaults {
   int error_after = -1;        ///< number of collectives before an asynchronous error; -1: no error
   int hanging = -1;            ///< number of a collective that never completes; -1: none
   bool finalize_hangs = false;
-  bool no_windows = false;  ///< the platform does not support them
+  bool no_windows = false;        ///< the platform does not support them
+  bool no_scalable_init = false;  ///< this NCCL has no ncclCommInitRankScalable
   /// The communicator with the fault, in the order of starts; -1: every one.
   int where = -1;
 };
@@ -38,6 +40,9 @@ struct StandInCounts {
   int windows = 0;      ///< symmetric ones of these
   int unknown = 0;      ///< collectives on memory that is not registered
   int allocated = 0;    ///< currently, device and pinned memory
+  int ids = 0;          ///< unique ids made
+  int scalable = 0;     ///< communicators started with several ids
+  int split = 0;        ///< communicators split from another one
 };
 
 /// One of a device's communicators in the NCCL stand-in, over some ranks of the job. Construction
@@ -60,7 +65,10 @@ class StandInCommunicator final {
   ~StandInCommunicator();
 
   [[nodiscard]] int ranks() const noexcept { return mpi_->size(); }
-  [[nodiscard]] NcclResult init(int ranks, const NcclUniqueId& id, int rank);
+  /// `ids`: the bytes of all unique ids.
+  [[nodiscard]] NcclResult init(int ranks, std::string_view ids, int rank);
+  /// Splits this communicator: `child` starts, and its handle is in `made` once it is ready.
+  [[nodiscard]] NcclResult split(StandInCommunicator& child, int color, int key, NcclComm* made);
   [[nodiscard]] NcclResult get_async_error(NcclResult* state);
   [[nodiscard]] NcclResult finalize();
   [[nodiscard]] NcclResult destroy() noexcept;
@@ -77,7 +85,7 @@ class StandInCommunicator final {
   [[nodiscard]] NcclResult end_group();
 
  private:
-  enum class State { absent, starting, ready, settling, finalizing };
+  enum class State { absent, starting, ready, splitting, settling, finalizing };
 
   [[nodiscard]] bool is_told(bool fault) const noexcept {
     return fault && (shared_.faults.where < 0 || shared_.faults.where == number_);
@@ -93,6 +101,8 @@ class StandInCommunicator final {
   std::deque<StandInCollective> collectives_;
   State state_ = State::absent;
   int polls_left_ = 0;
+  StandInCommunicator* child_ = nullptr;  ///< being split from this communicator
+  NcclComm* made_ = nullptr;              ///< the handle of child_
   std::int64_t meeting_[2] = {0, 0};
   bool met_ = false;
   Request start_;

@@ -3,8 +3,10 @@
 // one device. HOST_MODULE_HANG=device:1 or nccl:1 makes rank 1 hang when it opens its device or
 // starts NCCL. HOST_MODULE_MARKS=FILE receives the ranges for a profiler, and
 // HOST_MODULE_ALGORITHMS=FILE the chosen algorithms. HOST_MODULE_BUS is the PCI bus id of the GPU.
+// HOST_MODULE_GPU: see host_streams.hpp.
 #include "compute/module_interface.hpp"
 #include "engine/gpu/host_device.hpp"
+#include "host_streams.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "optim/device/device_optimizer.hpp"
 
@@ -58,6 +60,7 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
                                   std::to_string(options.local_size) +
                                   (options.plans.deterministic ? ", deterministic" : "") +
                                   (options.exchanges_by_nccl ? ", exchanges by NCCL" : ""));
+  if (test::uses_host_streams()) return test::make_device_with_streams();
   return make_host_device(std::getenv("HOST_MODULE_LATE") != nullptr ? HostWork::late
                                                                      : HostWork::at_once);
 }
@@ -130,6 +133,7 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rende
                                                            std::span<const std::vector<int>> sets,
                                                            const NcclCommunicatorOptions& options) {
   hang_at("nccl");
+  if (test::uses_host_streams()) return test::make_nccl_with_streams(rendezvous, sets, options);
   rendezvous.meet({"the start of NCCL", options.start_limit}, {});
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   for (const std::vector<int>& ranks : sets) {
@@ -140,7 +144,8 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rende
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,
-                                                const StagedCommunicatorOptions& /*options*/) {
+                                                const StagedCommunicatorOptions& options) {
+  if (test::uses_host_streams()) return test::make_staged_with_streams(std::move(host), options);
   return std::make_unique<HostDeviceCommunicator>(device, std::move(host));
 }
 
@@ -170,6 +175,7 @@ class MarksFile final : public PhaseMarks {
 };
 
 PhaseMarks* phase_marks() {
+  if (test::uses_host_streams()) return test::fault_marks();
   const char* const path = std::getenv("HOST_MODULE_MARKS");
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (path == nullptr || (rank != nullptr && std::string_view(rank) != "0")) return nullptr;

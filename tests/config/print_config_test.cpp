@@ -144,6 +144,7 @@ Config random_config(Random& random) {
   c.progress = static_cast<Progress>(whole(random, 0, 2));
   c.watchdog_seconds = real(random, 0, 1e6);
   c.watchdog_interface = text(random);
+  c.nccl_start_seconds = real(random, 0, 1e6);
   c.time_limit.seconds = coin(random) ? 0 : real(random, 1e-3, 1e6);
   c.node_mttf = real(random, 1e-3, 1e6);
   c.check_replicas_every = whole(random, 0, 1 << 20);

@@ -127,3 +127,45 @@ BOOST_AUTO_TEST_CASE(a_host_list_has_the_format_of_slurm) {
   BOOST_TEST(host_list({"n7.cluster", "n3", "n7", "n3.cluster"}) == "n3,n7");
   BOOST_TEST(host_list({}).empty());
 }
+
+BOOST_AUTO_TEST_CASE(a_slow_gpu_is_found_although_all_hosts_are_equally_fast) {
+  std::vector<RankTimes> ranks(4, steady(0.01));
+  for (RankTimes& rank : ranks) rank.gpu_first = rank.gpu_second = 0.1;
+  ranks[2].gpu_first = 0.21;
+  ranks[2].gpu_second = 0.2;
+  ranks[3].gpu_first = 0.3;  // slow in one half only
+
+  const auto found = find_stragglers(ranks, 1.5);
+
+  BOOST_TEST_REQUIRE(found.size() == 1);
+  BOOST_TEST(found[0].rank == 2);
+  BOOST_TEST((found[0].by == Straggler::By::gpu));
+  BOOST_TEST(std::abs(found[0].factor - 2) < 1e-9);
+  BOOST_TEST(find_stragglers(ranks, 2.5).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_gpu_is_named_rather_than_its_host_which_waits_for_it) {
+  std::vector<RankTimes> ranks(3, steady(0.01));
+  for (RankTimes& rank : ranks) rank.gpu_first = rank.gpu_second = 0.1;
+  ranks[1] = steady(0.03);
+  ranks[1].gpu_first = ranks[1].gpu_second = 0.2;
+
+  const auto found = find_stragglers(ranks, 1.5);
+
+  BOOST_TEST_REQUIRE(found.size() == 1);
+  BOOST_TEST((found[0].by == Straggler::By::gpu));
+  BOOST_TEST(std::abs(found[0].factor - 2) < 1e-9);
+}
+
+BOOST_AUTO_TEST_CASE(gpu_times_are_summarised_if_they_are_measured) {
+  StepTimes times;
+  BOOST_TEST(to_string(times.summary()).find("GPU") == std::string::npos);
+  for (int i = 1; i <= 4; ++i) times.add({.gpu = i * 1e-3});
+
+  const RankTimes summary = times.summary();
+
+  BOOST_TEST(summary.gpu.p50 == 2e-3);
+  BOOST_TEST(summary.gpu_first == 1e-3);
+  BOOST_TEST(summary.gpu_second == 3e-3);
+  BOOST_TEST(to_string(summary).find(", GPU 2.0/4.0 ms") != std::string::npos);
+}

@@ -185,3 +185,96 @@ BOOST_AUTO_TEST_CASE(a_lost_ranks_unfinished_save_is_reported) {
   BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)", false), "rank 0 (n) is gone"));
   BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)", false), "saving step 6"));
 }
+
+namespace {
+
+/// Ranks whose hosts wait for their devices, which are in collective 42 of 43 that are queued.
+std::vector<RankReport> waiting_for_devices(int ranks) {
+  auto reports = waiting(ranks);
+  for (RankReport& report : reports) {
+    report.reading.waits_in = CollectiveKind::synchronize;
+    report.reading.device = {.queued = 43, .reached = 42, .completed = 41, .awaited = true};
+  }
+  return reports;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_gpu_that_has_not_reached_the_others_collective_is_named) {
+  for (const int ranks : {2, 4}) {
+    auto reports = waiting_for_devices(ranks);
+    reports[1].reading.device.reached = 41;
+
+    const std::string text = verdict(reports);
+
+    BOOST_TEST(
+        contains(text, "the GPU of rank 1 (node0) has not reached collective 42, in which "));
+    BOOST_TEST(contains(text, ranks == 2 ? "in which the GPU of 1 other rank waits"
+                                         : "in which the GPUs of 3 other ranks wait"));
+    BOOST_TEST(contains(text, "in communication of step 7"));
+    BOOST_TEST(!contains(text, "all such ranks"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(several_late_gpus_are_all_named) {
+  auto reports = waiting_for_devices(4);
+  for (const std::size_t rank : {1U, 3U}) reports[rank].reading.device.reached = 41;
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "the GPU of rank 1 (node0) has not reached collective 42"));
+  BOOST_TEST(contains(text, "all such ranks: rank 1 (node0), rank 3 (node1)"));
+}
+
+BOOST_AUTO_TEST_CASE(a_gpu_that_hangs_after_its_last_collective_is_named) {
+  auto reports = waiting_for_devices(4);
+  // The others have gone on to the next step.
+  for (const std::size_t rank : {0U, 1U, 3U}) {
+    reports[rank].reading.step = 8;
+    reports[rank].reading.collectives = 50;
+  }
+  reports[2].reading.device = {.queued = 41, .reached = 41, .completed = 41, .awaited = true};
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "the GPU of rank 2 (node1) has not reached collective 42, in which"));
+  BOOST_TEST(contains(text, "the GPUs of 3 other ranks wait"));
+}
+
+BOOST_AUTO_TEST_CASE(a_gpu_is_named_while_the_other_ranks_wait_on_the_host) {
+  auto reports = waiting(3);
+  reports[2].reading.waits_in = CollectiveKind::synchronize;
+  reports[2].reading.device = {.queued = 9, .reached = 9, .completed = 9, .awaited = true};
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "the GPU of rank 2 (node1) has not reached collective 10 ("));
+}
+
+BOOST_AUTO_TEST_CASE(a_collective_that_all_gpus_have_reached_hangs_itself) {
+  const std::string text = verdict(waiting_for_devices(4));
+
+  BOOST_TEST(contains(text, "all GPUs have reached collective 42, which does not end (NCCL or"));
+}
+
+BOOST_AUTO_TEST_CASE(gpus_are_not_named_for_what_hosts_do) {
+  // A host that does not wait.
+  auto reports = waiting_for_devices(4);
+  put_in(reports[3], Phase::data);
+  reports[3].reading.device = {.queued = 41, .reached = 41, .completed = 40, .awaited = false};
+  BOOST_TEST(contains(verdict(reports), "rank 3 (node1) has been late for 11.0 s in data"));
+
+  // Ranks that call different collectives, which all devices have reached.
+  reports = waiting_for_devices(4);
+  reports[3].reading.collectives = 39;
+  BOOST_TEST(contains(verdict(reports), "rank 3 (node1) has waited by itself"));
+
+  // Counts that nobody has updated since the host began to wait for something else.
+  reports = waiting_for_devices(4);
+  for (RankReport& report : reports) {
+    report.reading.waits_in = CollectiveKind::all_gather;
+    report.reading.device.awaited = false;
+  }
+  reports[3].reading.device.reached = 2;
+  BOOST_TEST(contains(verdict(reports), "all ranks wait for each other"));
+}

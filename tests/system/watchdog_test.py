@@ -103,6 +103,55 @@ def a_late_rank_is_named_with_its_gpu(folder):
         assert re.search(rf"rank 0 \({HOST}, GPU-[^)]+\) waits in the .*, in communication of step", output), output
 
 
+def on_gpus(*more, comm="nccl"):
+    return ["--device", "cuda", "--comm", comm, *more]
+
+
+def with_gpu_fault(fault):
+    """Of the host module, with streams and NCCL's communicators; None if it was not built."""
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        print("skipped: the host module was not built")
+        return None
+    return {"LOCKSTEP_MODULE_PATH": module, "HOST_MODULE_GPU": fault}
+
+
+def check_that_a_hung_gpu_is_named(folder, ranks, comm):
+    """In one rank's device the backward of step 4 never ends; its host queues the rest of the step, as those of the others do."""
+    if (env := with_gpu_fault(f"hang:{ranks - 1}:4")) is None:
+        return
+    data = write_shards(folder / "data", samples=4000)
+    output = run(watched(data, folder / comm, "--epochs", 500, *on_gpus(comm=comm), limit=1), ranks, env, expect=INTERNAL)
+    line = next(line for line in output.splitlines() if "no rank has made progress" in line)
+    others = "GPU of 1 other rank waits" if ranks == 2 else f"GPUs of {ranks - 1} other ranks wait"
+    assert re.search(rf": the GPU of rank {ranks - 1} \({HOST}, GPU-[^)]+\) has not reached collective \d+, in which the {others} ", line), line
+    assert "in communication of step 4" in line and "all such ranks" not in line, line
+
+
+def a_hung_gpu_is_named(folder):
+    check_that_a_hung_gpu_is_named(folder, 2, "nccl")
+
+
+@soak
+def a_hung_gpu_is_named_among_four_and_by_each_communicator(folder):
+    for ranks, comm in ((4, "nccl"), (2, "mpi"), (4, "mpi")):
+        check_that_a_hung_gpu_is_named(folder / f"{ranks}-{comm}", ranks, comm)
+
+
+def a_slow_gpu_is_named_though_its_host_is_not_slow(folder):
+    if (env := with_gpu_fault("slow:1:60")) is None:
+        return
+    data = write_shards(folder / "data", samples=24 * 2 * 4)
+    directory = folder / "run"
+    output = run(train_args(data, directory, "--epochs", 1, "--straggler-factor", 2, *on_gpus()), 2, env)
+    named = re.search(rf"epoch 1: rank 1 \({HOST}\) is slow: its GPU takes \d+\.\d times the median rank's for forward and backward", output)
+    assert named and f"rank 0 ({HOST}) is slow" not in output, output
+    (found,) = events(directory, "straggler")
+    assert found["rank"] == 1 and found["by"] == "gpu" and found["factor"] > 2 and found["seconds"]["gpu"]["p50"] >= 0.06, found
+    fast = sorted(event["seconds"]["gpu"] for event in events(directory, "step"))[12]  # rank 0's
+    assert 0 < 2 * fast < found["seconds"]["gpu"]["p50"], fast
+
+
 def a_rank_that_skips_a_collective_is_named(folder):
     data = write_shards(folder / "data", samples=240)
     output = run(watched(data, folder / "run", "--epochs", 500), 3, faulty("1:skip:1:0"), expect=INTERNAL)
@@ -444,7 +493,9 @@ while os.WIFSTOPPED(os.waitpid(process, 0)[1]):
 
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
-          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named, a_death_that_makes_all_ranks_fail_prints_one_line,
+          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_hung_gpu_is_named,
+          a_hung_gpu_is_named_among_four_and_by_each_communicator, a_slow_gpu_is_named_though_its_host_is_not_slow,
+          a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named, a_death_that_makes_all_ranks_fail_prints_one_line,
           a_killed_rank_of_one_group_is_named_in_all, the_requested_interface_is_used_or_refused,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace lockstep {
@@ -50,6 +51,17 @@ class NcclApi : public CudaApi {
   [[nodiscard]] virtual NcclResult comm_init_rank_config(NcclComm* comm, int ranks,
                                                          const NcclUniqueId& id, int rank,
                                                          const NcclConfig& config) = 0;
+  /// Whether this NCCL has comm_init_rank_scalable (2.23 and newer).
+  [[nodiscard]] virtual bool has_scalable_init() const noexcept = 0;
+  /// As comm_init_rank_config with several ids, equal on all ranks. NCCL connects the ranks of the
+  /// k-th of `ids.size()` blocks through the k-th id.
+  [[nodiscard]] virtual NcclResult comm_init_rank_scalable(NcclComm* comm, int ranks, int rank,
+                                                           std::span<const NcclUniqueId> ids,
+                                                           const NcclConfig& config) = 0;
+  /// Collective over `parent`: ranks with the same color form a communicator, in the order of
+  /// their keys. NCCL writes `made` before the state of `parent` becomes success.
+  [[nodiscard]] virtual NcclResult comm_split(NcclComm parent, int color, int key, NcclComm* made,
+                                              const NcclConfig& config) = 0;
   [[nodiscard]] virtual NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) = 0;
   [[nodiscard]] virtual NcclResult comm_finalize(NcclComm comm) = 0;
   virtual NcclResult comm_destroy(NcclComm comm) noexcept = 0;
@@ -93,7 +105,11 @@ class NcclApi : public CudaApi {
   [[nodiscard]] virtual std::string last_error(NcclComm comm) const = 0;
 };
 
-/// Calls the real libraries. Defined in lockstep_nccl_api, which builds without CUDA lack.
-[[nodiscard]] std::unique_ptr<NcclApi> make_nccl_api();
+/// Finds a function of NCCL's library by name; null: this NCCL is too old to have it.
+using NcclSymbol = void* (*)(const char* name);
+[[nodiscard]] void* find_nccl_symbol(const char* name) noexcept;
+/// Calls the real libraries. `find` is asked for functions that the oldest supported NCCL lacks.
+/// Defined in lockstep_nccl_api, which builds without CUDA lack.
+[[nodiscard]] std::unique_ptr<NcclApi> make_nccl_api(NcclSymbol find = find_nccl_symbol);
 
 }  // namespace lockstep

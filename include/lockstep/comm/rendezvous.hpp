@@ -37,6 +37,7 @@ class Rendezvous final {
   struct Place {
     const char* name;                 ///< "the start of NCCL"
     std::chrono::milliseconds limit;  ///< from this rank's arrival
+    const char* advice = "";          ///< end of the message when it is exceeded: "; raise it"
   };
   static constexpr std::size_t largest_payload = 512;
   static constexpr std::size_t most_leaders = 4;

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/cuda_api.hpp"
 #include "lockstep/comm/device_communicator.hpp"
+#include "lockstep/comm/device_progress.hpp"
 
 #include <chrono>
 #include <memory>
@@ -13,6 +14,8 @@ struct StagedCommunicatorOptions {
   /// Limit of each wait of the host for a copy or collective; longer than the watchdog's limit.
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
   std::optional<int> rank = {};  ///< job rank, for errors; nullopt: the rank in `host`
+  /// Receives the counts of started collectives; null: not counted. Must outlive the communicator.
+  DeviceProgress* progress = nullptr;
 };
 
 /// Makes a communicator that runs collectives on device memory over `host`, through pinned copies:

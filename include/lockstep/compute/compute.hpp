@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/device_progress.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
@@ -43,6 +44,10 @@ struct ComputeOptions {
   bool cuda_graph = true;     ///< records a GPU's work of a step once and replays it
   /// Limit of the host's waits for a GPU; longer than the watchdog's limit (wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
+  /// Limit of NCCL's start (--nccl-start-seconds); 0: from the number of ranks.
+  std::chrono::milliseconds nccl_start_limit{0};
+  /// Receives the counts of a GPU's collectives; outlives the Compute. Null: not counted.
+  DeviceProgress* progress = nullptr;
   /// Called before a CPU engine allocates its memory. Collective; may throw.
   std::function<void()> before_host_memory = {};
 };

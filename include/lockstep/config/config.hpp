@@ -116,6 +116,7 @@ struct Config {
   // faults
   double watchdog_seconds = 600;   ///< 0: off
   std::string watchdog_interface;  ///< names or networks; empty: any
+  double nccl_start_seconds = 0;   ///< limit of NCCL's start; 0: from the number of ranks
   TimeSpan time_limit;
   double node_mttf = 1011;                   ///< hours; 7.9 h for a job on 128 nodes
   std::int64_t check_replicas_every = 1000;  ///< steps; 0: never

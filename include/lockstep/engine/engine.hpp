@@ -129,6 +129,9 @@ class Engine {
   virtual void set_step_timer(StepTimer& timer) = 0;
   /// Blocks until `timer` has received all steps that were run.
   virtual void report_steps() {}
+  /// Seconds that a device needed for the forwards and backwards of training that it has ended
+  /// since the last call, without its waits for other ranks; 0: not measured. Does not block.
+  [[nodiscard]] virtual double take_device_seconds() { return 0; }
 
   /// Error(usage) if no program has these options; Error(internal) if the layout has units and the
   /// options have no exchange.

@@ -21,10 +21,14 @@ struct RankTimes {
   TimeSummary data;
   TimeSummary compute;        ///< forward, backward and update
   TimeSummary communication;  ///< waits for reductions
+  TimeSummary gpu = {};       ///< PhaseTimes::gpu
   /// Medians of data + compute in the first and second half of the steps. A rank that is slow in
   /// only one half had a temporary problem.
   double own_first = 0;
   double own_second = 0;
+  /// The same for `gpu`.
+  double gpu_first = 0;
+  double gpu_second = 0;
   double steps = 0;
 };
 
@@ -45,6 +49,7 @@ class StepTimes final {
     double data;
     double compute;
     double communication;
+    double gpu;
   };
   static constexpr std::size_t most = 4096;
   std::vector<Sample> samples_;
@@ -56,7 +61,11 @@ class StepTimes final {
 /// A rank that is slower than the median rank.
 struct Straggler {
   int rank = 0;
-  double factor = 0;   ///< its data + compute time over the median rank's
+  /// What takes longer: its GPU's time, or else only its own time (data + compute). The own time
+  /// includes waits for the GPU's forward, so a slow GPU also makes that longer.
+  enum class By { own, gpu };
+  By by = By::own;
+  double factor = 0;   ///< that time over the median rank's
   double data = 0;     ///< the same for data; 0 if the median rank's time is 0
   double compute = 0;  ///< the same for compute; 0 if the median rank's time is 0
 };
@@ -73,8 +82,8 @@ struct StragglerReport {
 /// Fewest steps to name stragglers.
 constexpr double fewest_steps_to_judge = 20;
 
-/// Ranks whose data + compute time is more than `factor` times the median rank's (the lower median)
-/// in both halves of the steps; none if `factor` is 0 or steps are few. Pure.
+/// Ranks whose data + compute time, or GPU time, is more than `factor` times the median rank's (the
+/// lower median) in both halves of the steps; none if `factor` is 0 or steps are few. Pure.
 [[nodiscard]] std::vector<Straggler> find_stragglers(std::span<const RankTimes> ranks,
                                                      double factor);
 

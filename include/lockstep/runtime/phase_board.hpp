@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/collective.hpp"
+#include "lockstep/comm/device_progress.hpp"
 #include "lockstep/runtime/phase_marks.hpp"
 
 #include <atomic>
@@ -42,6 +43,9 @@ class PhaseBoard final {
   void start_bucket() noexcept;
   void begin_bucket_wait(CollectiveKind kind) noexcept;
 
+  /// Written by the communicators of this rank's device.
+  [[nodiscard]] DeviceProgress& device() noexcept { return device_; }
+
   /// Also notifies a profiler from now on; null: none. `marks` must outlive the board's last call.
   void set_marks(PhaseMarks* marks) noexcept { marks_ = marks; }
 
@@ -61,6 +65,7 @@ class PhaseBoard final {
     Phase phase = Phase::start_up;
     CollectiveKind waits_in = CollectiveKind::none;
     bool unhurried = true;  ///< in start-up or the run's first step, which may take longer
+    DeviceProgress::Reading device = {};
   };
   [[nodiscard]] Reading read() const noexcept;
 
@@ -81,6 +86,7 @@ class PhaseBoard final {
   std::atomic<std::int32_t> waited_ = 0;
   std::atomic<Phase> phase_ = Phase::start_up;
   std::atomic<CollectiveKind> waits_in_ = CollectiveKind::none;
+  DeviceProgress device_;
   PhaseMarks* marks_ = nullptr;  ///< used by the training thread only
 };
 

@@ -1,9 +1,11 @@
 #include "lockstep/comm/nccl_api.hpp"
 
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 #include <nccl.h>
 
 #include <cstring>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -55,30 +57,50 @@ ncclRedOp_t as_op(NcclOp op) noexcept {
   return static_cast<ncclRedOp_t>(op);
 }
 
+ncclUniqueId as_id(const NcclUniqueId& id) noexcept {
+  ncclUniqueId made;
+  std::memcpy(made.internal, id.data(), id.size());
+  return made;
+}
+
+/// Functions that older versions lack, so the module must load without them; null: lacking.
+struct NewerFunctions {
+  explicit NewerFunctions(NcclSymbol find) {
+    assign(find, "ncclCommInitRankScalable", init_rank_scalable);  // 2.23
+    assign(find, "ncclCommWindowRegister", window_register);       // 2.27
+    assign(find, "ncclCommWindowDeregister", window_deregister);   // 2.27
+  }
+
+  ncclResult_t (*init_rank_scalable)(ncclComm_t* comm, int ranks, int rank, int id_count,
+                                     ncclUniqueId* ids, ncclConfig_t* config) = nullptr;
+  ncclResult_t (*window_register)(ncclComm_t comm, void* memory, std::size_t bytes,
+                                  NcclWindow* window, int flags) = nullptr;
+  ncclResult_t (*window_deregister)(ncclComm_t comm, NcclWindow window) = nullptr;
+
+ private:
+  template <typename Function>
+  static void assign(NcclSymbol find, const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(find(name));
+  }
+};
+
+constexpr int symmetric_window = 1;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-NcclResult register_window(NcclComm comm, void* memory, std::size_t bytes, NcclWindow* window) {
-  return result(ncclCommWindowRegister(as_comm(comm), memory, bytes,
-                                       reinterpret_cast<ncclWindow_t*>(window),
-                                       NCCL_WIN_COLL_SYMMETRIC));
-}
-NcclResult deregister_window(NcclComm comm, NcclWindow window) noexcept {
-  return result(ncclCommWindowDeregister(as_comm(comm), static_cast<ncclWindow_t>(window)));
-}
-#else
-// Like newer versions on a platform without windows.
-NcclResult register_window(NcclComm /*comm*/, void* /*memory*/, std::size_t /*bytes*/,
-                           NcclWindow* window) {
-  *window = nullptr;
-  return NcclResult::success;
-}
-NcclResult deregister_window(NcclComm /*comm*/, NcclWindow /*window*/) noexcept {
-  return NcclResult::invalid_argument;
-}
+static_assert(symmetric_window == NCCL_WIN_COLL_SYMMETRIC);
 #endif
+
+ncclConfig_t settings_of(const NcclConfig& config) noexcept {
+  ncclConfig_t settings = NCCL_CONFIG_INITIALIZER;
+  settings.blocking = config.blocking ? 1 : 0;
+  if (config.max_ctas > 0) settings.maxCTAs = config.max_ctas;
+  return settings;
+}
 
 /// Passes the caller's handle addresses through, since NCCL may write after the call has returned.
 class LibraryApi final : public NcclApi {
  public:
+  explicit LibraryApi(NcclSymbol find) : newer_(find) {}
+
   CudaResult stream_create(CudaStream* stream) override {
     int least = 0;
     int greatest = 0;
@@ -147,13 +169,26 @@ class LibraryApi final : public NcclApi {
   }
   NcclResult comm_init_rank_config(NcclComm* comm, int ranks, const NcclUniqueId& id, int rank,
                                    const NcclConfig& config) override {
-    ncclUniqueId shared;
-    std::memcpy(shared.internal, id.data(), id.size());
-    ncclConfig_t settings = NCCL_CONFIG_INITIALIZER;
-    settings.blocking = config.blocking ? 1 : 0;
-    if (config.max_ctas > 0) settings.maxCTAs = config.max_ctas;
-    return result(ncclCommInitRankConfig(reinterpret_cast<ncclComm_t*>(comm), ranks, shared, rank,
-                                         &settings));
+    ncclConfig_t settings = settings_of(config);
+    return result(ncclCommInitRankConfig(reinterpret_cast<ncclComm_t*>(comm), ranks, as_id(id),
+                                         rank, &settings));
+  }
+  bool has_scalable_init() const noexcept override { return newer_.init_rank_scalable != nullptr; }
+  NcclResult comm_init_rank_scalable(NcclComm* comm, int ranks, int rank,
+                                     std::span<const NcclUniqueId> ids,
+                                     const NcclConfig& config) override {
+    std::vector<ncclUniqueId> shared;
+    for (const NcclUniqueId& id : ids) shared.push_back(as_id(id));
+    ncclConfig_t settings = settings_of(config);
+    return result(newer_.init_rank_scalable(reinterpret_cast<ncclComm_t*>(comm), ranks, rank,
+                                            static_cast<int>(shared.size()), shared.data(),
+                                            &settings));
+  }
+  NcclResult comm_split(NcclComm parent, int color, int key, NcclComm* made,
+                        const NcclConfig& config) override {
+    ncclConfig_t settings = settings_of(config);
+    return result(
+        ncclCommSplit(as_comm(parent), color, key, reinterpret_cast<ncclComm_t*>(made), &settings));
   }
   NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) override {
     ncclResult_t found = ncclSuccess;
@@ -182,10 +217,14 @@ class LibraryApi final : public NcclApi {
   }
   NcclResult comm_window_register(NcclComm comm, void* memory, std::size_t bytes,
                                   NcclWindow* window) override {
-    return register_window(comm, memory, bytes, window);
+    // Like newer versions on a platform without windows.
+    *window = nullptr;
+    if (newer_.window_register == nullptr) return NcclResult::success;
+    return result(newer_.window_register(as_comm(comm), memory, bytes, window, symmetric_window));
   }
   NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept override {
-    return deregister_window(comm, window);
+    if (newer_.window_deregister == nullptr) return NcclResult::invalid_argument;
+    return result(newer_.window_deregister(as_comm(comm), window));
   }
 
   NcclResult all_reduce(const void* from, void* to, std::size_t count, NcclType type, NcclOp op,
@@ -226,12 +265,19 @@ class LibraryApi final : public NcclApi {
     const char* const text = ncclGetLastError(as_comm(comm));
     return text == nullptr ? "" : text;
   }
+
+ private:
+  NewerFunctions newer_;
 };
 
 }  // namespace
 
-std::unique_ptr<NcclApi> make_nccl_api() {
-  return std::make_unique<LibraryApi>();
+void* find_nccl_symbol(const char* name) noexcept {
+  return dlsym(RTLD_DEFAULT, name);
+}
+
+std::unique_ptr<NcclApi> make_nccl_api(NcclSymbol find) {
+  return std::make_unique<LibraryApi>(find);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include "nccl_links.hpp"
 #include "nccl_types.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -28,6 +29,7 @@ class NcclCommunicator final : public DeviceCommunicator {
         cuda_(links_->cuda()),
         compute_(compute),
         wait_limit_(options.wait_limit),
+        progress_(options.progress),
         rank_(link_.rank()),
         size_(link_.size()),
         blocking_(make_events()),
@@ -117,6 +119,7 @@ class NcclCommunicator final : public DeviceCommunicator {
         links_->check();
         return false;
       }
+      links_->marks().poll();
       release(request);
       return true;
     });
@@ -223,7 +226,11 @@ class NcclCommunicator final : public DeviceCommunicator {
   void queue(const Events& events, const char* name, Call&& call) {
     cuda_.record(events.ready, compute_);
     cuda_.order_after(links_->stream(), events.ready);
+    // A captured collective runs later, any number of times.
+    const bool counts = progress_ != nullptr && !cuda_.is_capturing(compute_);
+    if (counts) links_->marks().begin(links_->stream());
     links_->settle(link_, call(), name);
+    if (counts) links_->marks().end(links_->stream());
     cuda_.record(events.finished, links_->stream());
   }
   /// `result`: the output buffer.
@@ -270,7 +277,9 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
+    const DeviceWait wait(progress_);
     for (Backoff backoff(wait_limit_); !is_met();) {
+      links_->marks().poll();
       links_->check();
       if (!backoff.pause()) {
         fail(ExitStatus::internal,
@@ -279,6 +288,7 @@ class NcclCommunicator final : public DeviceCommunicator {
              what, cuda_.who(), backoff.limit_seconds(), link_.another());
       }
     }
+    links_->marks().poll();
   }
 
   NcclApi& api_;
@@ -287,6 +297,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   const CudaCalls& cuda_;
   CudaStream compute_;
   std::chrono::milliseconds wait_limit_;
+  DeviceProgress* progress_;
   int rank_;
   int size_;
   Events blocking_;
@@ -295,6 +306,11 @@ class NcclCommunicator final : public DeviceCommunicator {
 };
 
 }  // namespace
+
+std::chrono::milliseconds nccl_start_limit(int ranks) noexcept {
+  using namespace std::chrono_literals;
+  return std::min<std::chrono::milliseconds>(5min + ranks * 100ms, 20min);
+}
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
     NcclApi& api, Rendezvous& rendezvous, CudaStream compute,

@@ -9,24 +9,42 @@
 
 namespace lockstep {
 
-NcclLink::NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks)
+NcclLink::NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks,
+                   std::string limit_advice)
     : api_(api),
       ranks_(std::move(ranks)),
       rank_(static_cast<int>(std::ranges::find(ranks_, rendezvous.rank()) - ranks_.begin())),
       who_(rendezvous.name(rendezvous.rank())),
-      another_("another rank") {
+      another_("another rank"),
+      advice_(std::move(limit_advice)) {
   if (size() == rendezvous.size()) return;
   std::vector<std::string> names;
   for (const int rank : ranks_) names.push_back(rendezvous.name(rank));
   another_ = "another of " + listed(names);
 }
 
-Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Backoff& backoff) {
-  constexpr const char* call = "ncclCommInitRankConfig";
-  NcclResult result = api_.comm_init_rank_config(&comm_, size(), id, rank_,
-                                                 {.blocking = false, .max_ctas = max_ctas});
-  while (result == NcclResult::in_progress || (result == NcclResult::success && comm_ != nullptr)) {
-    result = state();
+Rendezvous::Outcome NcclLink::connect(std::span<const NcclUniqueId> ids, int max_ctas,
+                                      Backoff& backoff) {
+  const NcclConfig config{.blocking = false, .max_ctas = max_ctas};
+  if (ids.size() > 1) {
+    const NcclResult result = api_.comm_init_rank_scalable(&comm_, size(), rank_, ids, config);
+    return await_start(*this, result, "ncclCommInitRankScalable", backoff);
+  }
+  const NcclResult result = api_.comm_init_rank_config(&comm_, size(), ids.front(), rank_, config);
+  return await_start(*this, result, "ncclCommInitRankConfig", backoff);
+}
+
+Rendezvous::Outcome NcclLink::split(NcclLink& all, int max_ctas, Backoff& backoff) {
+  const NcclResult result = api_.comm_split(all.comm_, ranks_.front(), rank_, &comm_,
+                                            {.blocking = false, .max_ctas = max_ctas});
+  return await_start(all, result, "ncclCommSplit", backoff);
+}
+
+Rendezvous::Outcome NcclLink::await_start(NcclLink& maker, NcclResult result, const char* call,
+                                          Backoff& backoff) {
+  while (result == NcclResult::in_progress || result == NcclResult::success) {
+    result = maker.state();
+    if (result == NcclResult::success && &maker != this) result = state();
     if (result == NcclResult::success) return {};
     if (result != NcclResult::in_progress) break;
     if (!backoff.pause()) {
@@ -34,8 +52,8 @@ Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Back
           Rendezvous::Arrival::waited,
           fmt::format("NCCL did not connect {} within {} s (it does not reach {}); set "
                       "NCCL_DEBUG=INFO to see which network it tries, and NCCL_SOCKET_IFNAME to "
-                      "choose one",
-                      who_, backoff.limit_seconds(), another_)};
+                      "choose one{}",
+                      who_, backoff.limit_seconds(), another_, advice_)};
     }
   }
   return {Rendezvous::Arrival::failed, failure(result, call)};

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@ namespace lockstep {
 /// One nonblocking NCCL communicator. A failure fails all communicators of the same NcclLinks.
 class NcclLink final {
  public:
-  /// Does not connect yet. `ranks`: job ranks, including this one.
-  NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks);
+  /// Does not connect yet. `ranks`: job ranks, including this one. `limit_advice`: end of the
+  /// message about a start above the limit.
+  NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks,
+           std::string limit_advice);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   /// Aborts unless it has ended.
@@ -31,8 +34,12 @@ class NcclLink final {
   /// "another rank", or "another of rank 2 (node7), rank 3 (node7)"
   [[nodiscard]] const std::string& another() const noexcept { return another_; }
 
-  /// Collective over its ranks.
-  [[nodiscard]] Rendezvous::Outcome connect(const NcclUniqueId& id, int max_ctas, Backoff& backoff);
+  /// Collective over its ranks. Several ids need comm_init_rank_scalable.
+  [[nodiscard]] Rendezvous::Outcome connect(std::span<const NcclUniqueId> ids, int max_ctas,
+                                            Backoff& backoff);
+  /// Replaces connect(): splits `all`, whose ranks each take part in one such link. Collective over
+  /// the ranks of `all`.
+  [[nodiscard]] Rendezvous::Outcome split(NcclLink& all, int max_ctas, Backoff& backoff);
   /// The asynchronous error state of the communicator.
   [[nodiscard]] NcclResult state();
   [[nodiscard]] std::string failure(NcclResult result, const char* call) const;
@@ -49,6 +56,9 @@ class NcclLink final {
   void abort() noexcept;
 
  private:
+  /// Waits until the communicator is ready; `maker`: the link whose state tells.
+  [[nodiscard]] Rendezvous::Outcome await_start(NcclLink& maker, NcclResult result,
+                                                const char* call, Backoff& backoff);
   struct Kept {
     RegisteredMemory memory;
     NcclWindow window = nullptr;
@@ -60,6 +70,7 @@ class NcclLink final {
   int rank_;
   std::string who_;
   std::string another_;
+  std::string advice_;
   NcclComm comm_ = nullptr;
   std::deque<Kept> kept_;  ///< stable addresses, since NCCL may write the handles later
 };

@@ -1,7 +1,13 @@
 #include "nccl_links.hpp"
 
+#include "unique_ids.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cassert>
 #include <exception>
+#include <string>
 
 namespace lockstep {
 namespace {
@@ -13,6 +19,11 @@ constexpr std::chrono::milliseconds finalize_limit = 10s;
 
 constexpr const char* start_of_nccl = "the start of NCCL";
 
+std::string limit_advice(const NcclCommunicatorOptions& options) {
+  if (options.limit_option.empty()) return "";
+  return fmt::format("; if the job only starts slowly, raise {}", options.limit_option);
+}
+
 }  // namespace
 
 NcclLinks::NcclLinks(NcclApi& api, const Rendezvous& rendezvous,
@@ -21,13 +32,15 @@ NcclLinks::NcclLinks(NcclApi& api, const Rendezvous& rendezvous,
       cuda_(api, rendezvous.name(rendezvous.rank())),
       wait_limit_(options.wait_limit),
       exceptions_(std::uncaught_exceptions()),
-      stream_(cuda_.make_stream()) {
-  for (const std::vector<int>& ranks : sets) links_.emplace_back(api, rendezvous, ranks);
+      advice_(limit_advice(options)),
+      stream_(cuda_.make_stream()),
+      marks_(cuda_, options.progress) {
+  for (const std::vector<int>& ranks : sets) links_.emplace_back(api, rendezvous, ranks, advice_);
 }
 
 void NcclLinks::report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                        const Error& error) {
-  rendezvous.meet({start_of_nccl, options.start_limit},
+  rendezvous.meet({start_of_nccl, options.start_limit, limit_advice(options).c_str()},
                   {Rendezvous::Arrival::failed, error.what()});
 }
 
@@ -42,28 +55,28 @@ void NcclLinks::start(Rendezvous& rendezvous, const NcclCommunicatorOptions& opt
 }
 
 void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& options) {
-  std::vector<NcclUniqueId> ids(links_.size());
-  std::vector<int> leaders;
-  Rendezvous::Outcome made;
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    leaders.push_back(links_[i].ranks().front());
-    if (leaders.back() != rendezvous.rank()) continue;
-    if (const NcclResult result = api_.get_unique_id(&ids[i]); result != NcclResult::success)
-      made = {Rendezvous::Arrival::failed, links_[i].failure(result, "ncclGetUniqueId")};
-  }
-  rendezvous.meet({start_of_nccl, options.start_limit}, made,
-                  std::as_writable_bytes(std::span(ids)), leaders);
+  NcclLink& all = links_.front();
+  assert(all.size() == rendezvous.size());
+  const auto make_id = [&](NcclUniqueId& id) -> std::string {
+    const NcclResult result = api_.get_unique_id(&id);
+    return result == NcclResult::success ? "" : all.failure(result, "ncclGetUniqueId");
+  };
+  const int ranks_per_id = api_.has_scalable_init() ? options.ranks_per_id : all.size();
+  const auto ids =
+      exchange_unique_ids(rendezvous, {start_of_nccl, options.start_limit, advice_.c_str()},
+                          id_leaders(all.size(), ranks_per_id), make_id);
 
   Backoff backoff(options.start_limit);
   Rendezvous::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    connected = links_[i].connect(ids[i], options.max_ctas, backoff);
+    connected = i == 0 ? all.connect(ids, options.max_ctas, backoff)
+                       : links_[i].split(all, options.max_ctas, backoff);
     connected.phase = static_cast<int>(i);
     if (connected.arrival != Rendezvous::Arrival::succeeded) break;
   }
   // Fast ranks wait for those that are still connecting, plus a margin for arriving here.
   const auto way = std::clamp<std::chrono::milliseconds>(options.start_limit / 4, 1s, 10s);
-  rendezvous.meet({"the end of NCCL's start", backoff.left() + way}, connected);
+  rendezvous.meet({"the end of NCCL's start", backoff.left() + way, advice_.c_str()}, connected);
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {

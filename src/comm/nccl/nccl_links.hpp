@@ -1,12 +1,14 @@
 #pragma once
 
 #include "../cuda_calls.hpp"
+#include "collective_marks.hpp"
 #include "lockstep/core/error.hpp"
 #include "nccl_link.hpp"
 
 #include <cstddef>
 #include <deque>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -37,6 +39,7 @@ class NcclLinks final {
   [[nodiscard]] NcclLink& operator[](std::size_t which) { return links_[which]; }
   [[nodiscard]] const CudaCalls& cuda() const noexcept { return cuda_; }
   [[nodiscard]] CudaStream stream() const noexcept { return stream_.get(); }
+  [[nodiscard]] CollectiveMarks& marks() noexcept { return marks_; }
   [[nodiscard]] bool is_aborted() const noexcept { return aborted_; }
   /// Whether the communicators were aborted after they had started.
   [[nodiscard]] bool is_aborted_amid_work() const noexcept { return aborted_ && started_; }
@@ -59,7 +62,9 @@ class NcclLinks final {
   int exceptions_;
   bool started_ = false;
   bool aborted_ = false;
+  std::string advice_;  ///< end of messages about a start above the limit
   StreamHandle stream_;
+  CollectiveMarks marks_;
   std::deque<NcclLink> links_;  ///< declared last, so destroyed before the stream
 };
 

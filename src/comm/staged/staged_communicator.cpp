@@ -38,8 +38,9 @@ class StagedCommunicator final : public DeviceCommunicator {
               fmt::format("rank {} ({})", options.rank.value_or(host_->rank()), processor_name())),
         compute_(compute),
         wait_limit_(options.wait_limit),
+        progress_(options.progress),
         copied_(cuda_.make_event()),
-        queue_(cuda_, *host_, compute) {}
+        queue_(cuda_, *host_, compute, options.progress) {}
 
   [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
   [[nodiscard]] int size() const noexcept override { return host_->size(); }
@@ -183,6 +184,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
+    const DeviceWait wait(progress_);
     for (Backoff backoff(wait_limit_);;) {
       queue_.advance();
       if (is_met()) return;
@@ -199,6 +201,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   CudaCalls cuda_;
   CudaStream compute_;
   std::chrono::milliseconds wait_limit_;
+  DeviceProgress* progress_;
   EventHandle copied_;
   Stage first_;
   Stage second_;

@@ -50,6 +50,7 @@ std::size_t StagingQueue::start(const Work& work) {
                      bytes_of(work.from), outward_.get());
   cuda_.record(transfer.arrived, outward_.get());
   order_.push_back(number);
+  if (progress_ != nullptr) progress_->queue();
   return number;
 }
 
@@ -73,6 +74,7 @@ void StagingQueue::advance() {
   for (; next_ < order_.size(); ++next_) {
     Transfer& transfer = transfers_[order_[next_]];
     if (!cuda_.is_done(transfer.arrived)) break;
+    if (progress_ != nullptr) progress_->reach_one();
     transfer.request = start_on_host(transfer);
     transfer.state = State::on_host;
   }
@@ -85,6 +87,7 @@ void StagingQueue::advance() {
         bytes_of(to), homeward_.get());
     cuda_.record(transfer.returned, homeward_.get());
     transfer.state = State::returning;
+    if (progress_ != nullptr) progress_->complete_one();
   }
 }
 

@@ -4,6 +4,7 @@
 #include "../slot_pool.hpp"
 #include "lockstep/comm/collective.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/device_progress.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -16,9 +17,11 @@ namespace lockstep {
 /// started, which is the same on all ranks, however long each copy takes.
 class StagingQueue final {
  public:
-  /// All of them must outlive it.
-  StagingQueue(const CudaCalls& cuda, Communicator& host, CudaStream compute)
+  /// All of them must outlive it; `progress` may be null.
+  StagingQueue(const CudaCalls& cuda, Communicator& host, CudaStream compute,
+               DeviceProgress* progress)
       : cuda_(cuda),
+        progress_(progress),
         host_(host),
         compute_(compute),
         outward_(cuda.make_stream()),
@@ -79,6 +82,7 @@ class StagingQueue final {
   [[nodiscard]] Request start_on_host(const Transfer& transfer);
 
   const CudaCalls& cuda_;
+  DeviceProgress* progress_;
   Communicator& host_;
   CudaStream compute_;
   /// Two streams, so that a result does not wait behind a copy of values still being computed.

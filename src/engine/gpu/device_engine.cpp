@@ -2,6 +2,7 @@
 
 #include "device_memory.hpp"
 #include "device_program.hpp"
+#include "device_stopwatch.hpp"
 #include "device_timeline.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -30,6 +31,8 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   WorkingParameters working(*device, arena, type);
   InputQueue input(*device, graph.image().channels,
                    options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);
+  std::shared_ptr<DeviceStopwatch> stopwatch;
+  if (!options.sum_over_ranks) stopwatch = std::make_shared<DeviceStopwatch>(*device);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
                   .graph = graph,
@@ -44,7 +47,8 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .running_statistics = initial_running_statistics(graph),
                   .activations = {},
                   .computed_by = nullptr,
-                  .timeline = nullptr});
+                  .timeline = nullptr,
+                  .stopwatch = std::move(stopwatch)});
 }
 
 class PinnedMemory final : public HostMemory {
@@ -91,6 +95,9 @@ class DeviceEngine final : public Engine {
   }
   void report_steps() override {
     if (state_->timeline) state_->timeline->report(*state_->device);
+  }
+  [[nodiscard]] double take_device_seconds() override {
+    return state_->stopwatch ? state_->stopwatch->take() : 0;
   }
   [[nodiscard]] std::unique_ptr<Program> compile(const ProgramOptions& options) override {
     return std::make_unique<DeviceProgram>(state_, options);

@@ -143,7 +143,9 @@ void DeviceProgram::forward(const Batch& batch) {
       options_.exchange->await_gather(unit);
     }
   }
-  forward_->run(context, nullptr, timeline);
+  DeviceStopwatch* const stopwatch = options_.training ? state_->stopwatch.get() : nullptr;
+  forward_->run(context, nullptr, {.timeline = timeline, .stopwatch = stopwatch});
+  if (stopwatch != nullptr) stopwatch->stop();
   device.mark(*fetched_, Device::Queue::work);
   pending_ = true;
 }
@@ -200,7 +202,10 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   }
   // Gradients that are not held accumulate where they are reduced.
   const bool adds = options.accumulate && state_->arena.holds_gradients();
-  backward_->run(launch_context(options.loss_scale, adds), &observer, timeline_now());
+  DeviceStopwatch* const stopwatch = state_->stopwatch.get();
+  backward_->run(launch_context(options.loss_scale, adds), &observer,
+                 {.timeline = timeline_now(), .stopwatch = stopwatch});
+  if (stopwatch != nullptr) stopwatch->stop_backward();
 }
 
 }  // namespace lockstep::gpu

@@ -12,6 +12,7 @@
 
 namespace lockstep::gpu {
 
+class DeviceStopwatch;
 class DeviceTimeline;
 
 /// State shared by an engine and its programs; it lives as long as the last of them.
@@ -33,6 +34,8 @@ struct EngineState {
   const void* computed_by = nullptr;
   /// Null: no timing.
   std::shared_ptr<DeviceTimeline> timeline = {};
+  /// Of training; null: none, since norms that sum over ranks wait for the host.
+  std::shared_ptr<DeviceStopwatch> stopwatch = {};
 };
 
 }  // namespace lockstep::gpu

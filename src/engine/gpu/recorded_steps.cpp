@@ -27,9 +27,10 @@ RecordedSteps::Recording* RecordedSteps::find(const LaunchContext& context,
 }
 
 void RecordedSteps::run_singly(const LaunchContext& context, BackwardObserver* observer,
-                               DeviceTimeline* timeline) {
+                               const StepTiming& timing) {
   for (const Step& step : steps_) {
-    timeline != nullptr ? timeline->run(step, context) : step.run(context);
+    timing.before_step(step.collective);
+    timing.timeline != nullptr ? timing.timeline->run(step, context) : step.run(context);
     if (observer != nullptr) observer->gradients_ready(step.filled);
   }
 }
@@ -62,8 +63,8 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const LaunchContext& cont
 }
 
 void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer,
-                        DeviceTimeline* timeline) {
-  if (!records_ || timeline != nullptr) return run_singly(context, observer, timeline);
+                        const StepTiming& timing) {
+  if (!records_ || timing.timeline != nullptr) return run_singly(context, observer, timing);
   const auto boundaries =
       observer == nullptr ? std::span<const std::size_t>{} : observer->boundaries();
   Recording* recording = find(context, boundaries);
@@ -77,10 +78,11 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
                            .accumulate = context.accumulate,
                            .boundaries = {boundaries.begin(), boundaries.end()},
                            .parts = {}});
-    return run_singly(context, observer, nullptr);
+    return run_singly(context, observer, timing);
   }
   if (recording->parts.empty()) recording->parts = record(context, boundaries);
   for (const Part& part : recording->parts) {
+    timing.before_step(part.step != nullptr);
     part.step != nullptr ? part.step->run(context) : part.replay->queue();
     if (observer != nullptr) observer->gradients_ready(part.filled);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device_stopwatch.hpp"
 #include "device_timeline.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "program_builder.hpp"
@@ -12,6 +13,18 @@
 
 namespace lockstep::gpu {
 
+/// What measures a run of steps.
+struct StepTiming {
+  DeviceTimeline* timeline = nullptr;    ///< then steps are queued one by one; null: none
+  DeviceStopwatch* stopwatch = nullptr;  ///< runs except during collectives; null: none
+
+  void before_step(bool collective) const {
+    if (stopwatch == nullptr) return;
+    // The device may wait for other ranks in a collective.
+    collective ? stopwatch->stop() : stopwatch->start();
+  }
+};
+
 /// Queues a list of steps. The first run with given arguments queues them one by one, so that
 /// libraries can load what they need; later runs replay recordings (CUDA graphs), which one call
 /// each queues.
@@ -23,9 +36,7 @@ class RecordedSteps final {
 
   /// `observer` is called after each step, or, for recordings, at its boundaries and at the end;
   /// null: never called.
-  /// `timeline`: steps are queued one by one and timed; null: not timed.
-  void run(const LaunchContext& context, BackwardObserver* observer,
-           DeviceTimeline* timeline = nullptr);
+  void run(const LaunchContext& context, BackwardObserver* observer, const StepTiming& timing = {});
 
  private:
   struct Part {
@@ -49,7 +60,7 @@ class RecordedSteps final {
   [[nodiscard]] Recording* find(const LaunchContext& context,
                                 std::span<const std::size_t> boundaries);
   void run_singly(const LaunchContext& context, BackwardObserver* observer,
-                  DeviceTimeline* timeline);
+                  const StepTiming& timing);
   [[nodiscard]] std::vector<Part> record(const LaunchContext& context,
                                          std::span<const std::size_t> boundaries);
 

@@ -1,5 +1,6 @@
 #include "judge.hpp"
 
+#include "judge_devices.hpp"
 #include "lockstep/core/name_list.hpp"
 
 #include <fmt/format.h>
@@ -23,10 +24,6 @@ constexpr double silence = 0.75;
 
 bool has_not_left(const RankReport& report) noexcept {
   return report.state != State::left;
-}
-
-bool waits(const RankReport& report) noexcept {
-  return report.reading.waits_in != CollectiveKind::none;
 }
 
 /// A key: equal for ranks that wait in the same collective.
@@ -96,24 +93,49 @@ class Diagnosis final {
     if (mark([this](const auto& r) { return is_silent(r) && silence_is_its_own(r); })) {
       return late_text(silent);
     }
-    if (mark([](const auto& r) { return r.present() && !waits(r); })) {
+    if (mark([](const auto& r) { return r.present() && !r.waits(); })) {
       return late_text(late);
     }
     if (mark([](const auto& r) { return r.state == State::unheard; })) {
       return late_names() + " did not connect to the watchdog";
     }
-    return find_other_collective();
+    const auto fault = find_device_fault(reports_);
+    if (fault && !fault->late.empty()) return late_devices(*fault);
+    if (auto text = find_other_collective()) return *std::move(text);
+    if (fault) {
+      return fmt::format(
+          "all GPUs have reached collective {}, which does not end (NCCL or the network hangs; set "
+          "NCCL_DEBUG=INFO to see more)",
+          fault->collective);
+    }
+    return "all ranks wait for each other (the network, MPI or NCCL hangs)";
+  }
+
+  /// All ranks wait, but some for their own devices.
+  [[nodiscard]] std::string late_devices(const DeviceFault& fault) {
+    mark([&](const RankReport& report) {
+      return std::ranges::find(fault.late, report.rank) != fault.late.end();
+    });
+    const auto first = static_cast<std::size_t>(fault.late.front());
+    std::string waiting;
+    if (fault.waiting == 1) waiting = ", in which the GPU of 1 other rank waits";
+    if (fault.waiting > 1) {
+      waiting = fmt::format(", in which the GPUs of {} other ranks wait", fault.waiting);
+    }
+    return fmt::format(
+        "the GPU of {} has not reached collective {}{} (its host waits for it in {}; the GPU hangs "
+        "or is very slow: look for Xid errors in the node's kernel log){}",
+        names_[first], fault.collective, waiting, describe(reports_[first].reading),
+        late_count() > 1 ? "; all such ranks: " + late_names() : "");
   }
 
   /// If all ranks wait, those that wait elsewhere than most have called another collective.
-  [[nodiscard]] std::string find_other_collective() {
+  [[nodiscard]] std::optional<std::string> find_other_collective() {
     std::map<decltype(place(reports_[0])), std::size_t> places;
     for (const RankReport& report : reports_) {
       if (has_not_left(report)) ++places[place(report)];
     }
-    if (places.size() < 2) {
-      return "all ranks wait for each other (the network, MPI or NCCL hangs)";
-    }
+    if (places.size() < 2) return std::nullopt;
     const auto most = std::ranges::max_element(
         places, [](const auto& a, const auto& b) { return a.second < b.second; });
     mark([&](const auto& report) { return place(report) != most->first; });
@@ -146,7 +168,7 @@ class Diagnosis final {
       const bool one = ranks.size() == 1;
       text += fmt::format(
           "; {} {} in {}", one ? names_[ranks[0]] : fmt::format("{} ranks", ranks.size()),
-          waits(reports_[ranks[0]]) ? (one ? "waits" : "wait") : (one ? "is" : "are"), where);
+          reports_[ranks[0]].waits() ? (one ? "waits" : "wait") : (one ? "is" : "are"), where);
     }
     return text;
   }
@@ -171,7 +193,7 @@ class Diagnosis final {
 double limit_now(std::span<const RankReport> reports, double limit) noexcept {
   for (const RankReport& report : reports) {
     if (!report.present() || report.silent >= silence * limit) continue;
-    if (report.reading.unhurried && !waits(report)) return unhurried_factor * limit;
+    if (report.reading.unhurried && !report.waits()) return unhurried_factor * limit;
   }
   return limit;
 }

@@ -25,6 +25,7 @@ struct RankReport {
   [[nodiscard]] bool present() const noexcept {
     return state == State::running || state == State::unreachable;
   }
+  [[nodiscard]] bool waits() const noexcept { return reading.waits_in != CollectiveKind::none; }
 };
 
 }  // namespace lockstep::watch

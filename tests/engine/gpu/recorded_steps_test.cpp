@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
     timer.told.clear();
     observer.told.clear();
     const std::int64_t before = clock_now();
-    recorded.run(fixture.launch_context(1, false), &observer, &timeline);
+    recorded.run(fixture.launch_context(1, false), &observer, {.timeline = &timeline});
     BOOST_TEST(timer.told.empty());  // nothing is reported before the device is done
     timeline.report(*fixture.device);
     const std::int64_t after = clock_now();
@@ -225,4 +225,27 @@ BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
   BOOST_TEST(timer.told.empty());
   timer.asks = false;
   BOOST_TEST(!timeline.wants());
+}
+
+BOOST_AUTO_TEST_CASE(a_stopwatch_stops_during_collectives) {
+  using namespace std::chrono_literals;
+  Fixture fixture;
+  const auto sleep = [](std::chrono::milliseconds time) {
+    return [time](const LaunchContext& /*context*/) { std::this_thread::sleep_for(time); };
+  };
+  fixture.steps[1].run = sleep(20ms);
+  fixture.steps[2].run = sleep(150ms);
+  fixture.steps[2].collective = true;
+  RecordedSteps recorded(*fixture.device, fixture.steps, true);
+  DeviceStopwatch stopwatch(*fixture.device);
+
+  // One by one, as a recording is made, and as it is replayed.
+  for (int run = 0; run < 3; ++run) {
+    recorded.run(fixture.launch_context(1, false), nullptr, {.stopwatch = &stopwatch});
+    stopwatch.stop_backward();
+
+    const double seconds = stopwatch.take();
+    BOOST_TEST(seconds >= 0.020);
+    BOOST_TEST(seconds < 0.150);
+  }
 }

@@ -1,0 +1,53 @@
+#include "device_stopwatch.hpp"
+
+#include <utility>
+
+namespace lockstep::gpu {
+
+void DeviceStopwatch::start() {
+  if (running_) return;
+  if (end_ - first_ == most) collect();
+  if (end_ - first_ == most) {
+    lost_ = true;
+    return;
+  }
+  running_ = true;
+  Lap& lap = at(end_);
+  if (lap.begin == nullptr) {
+    lap.begin = device_.make_timed_event();
+    lap.end = device_.make_timed_event();
+  }
+  lap.is_last = false;
+  device_.mark(*lap.begin, Device::Queue::work);
+}
+
+void DeviceStopwatch::stop() {
+  if (!std::exchange(running_, false)) return;
+  device_.mark(*at(end_).end, Device::Queue::work);
+  ++end_;
+}
+
+void DeviceStopwatch::stop_backward() {
+  stop();
+  if (end_ != first_) {
+    at(end_ - 1).is_last = true;
+  } else {
+    closed_ += std::exchange(open_, 0);
+  }
+}
+
+void DeviceStopwatch::collect() {
+  for (; first_ != end_ && device_.has_reached(*at(first_).end); ++first_) {
+    const Lap& lap = at(first_);
+    open_ += device_.seconds_between(*lap.begin, *lap.end);
+    if (lap.is_last) closed_ += std::exchange(open_, 0);
+  }
+}
+
+double DeviceStopwatch::take() {
+  collect();
+  const double seconds = std::exchange(closed_, 0);
+  return std::exchange(lost_, false) ? 0 : seconds;
+}
+
+}  // namespace lockstep::gpu
