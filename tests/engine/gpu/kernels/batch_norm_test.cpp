@@ -9,17 +9,17 @@ namespace {
 constexpr float eps = 1e-5F;
 
 struct Statistics {
-  std::vector<float> mean;
-  std::vector<float> variance;
-  std::vector<float> inverse_deviation;
+  Mirrored<float> mean;
+  Mirrored<float> variance;
+  Mirrored<float> inverse_deviation;
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 Statistics statistics_of(const Values& x, const Matrix& extent) {
   const auto padded = static_cast<std::size_t>(extent.padded);
-  const std::vector<float> poison(padded, NAN);
+  const Mirrored<float> poison(padded, NAN);
   Statistics result{poison, poison, poison};
-  std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
-  batch_norm_statistics(no_stream, x.type(), extent, x.data(),
+  Mirrored<std::byte> workspace = poisoned_bytes(reduction_workspace(extent));
+  batch_norm_statistics(kernel_stream(), x.type(), extent, x.data(),
                         {.mean = result.mean.data(),
                          .variance = result.variance.data(),
                          .inverse_deviation = result.inverse_deviation.data(),
@@ -53,7 +53,7 @@ struct Norm {
         inverse_deviation(random_channels(extent, seed + 1, 2)),
         weight(random_channels(extent, seed + 2, 1)),
         bias(random_channels(extent, seed + 3, 0)) {
-    for (float& value : inverse_deviation) value = 1 / std::sqrt(value + eps);
+    for (float& value : inverse_deviation.host()) value = 1 / std::sqrt(value + eps);
   }
   [[nodiscard]] Normalization view() const {
     return {.mean = mean.data(),
@@ -67,20 +67,21 @@ struct Norm {
   [[nodiscard]] double normalized(double x, std::int64_t channel) const {
     return (x - static_cast<double>(mean[static_cast<std::size_t>(channel)])) / deviation(channel);
   }
-  std::vector<float> mean;
-  std::vector<float> inverse_deviation;
-  std::vector<float> weight;
-  std::vector<float> bias;
+  Mirrored<float> mean;
+  Mirrored<float> inverse_deviation;
+  Mirrored<float> weight;
+  Mirrored<float> bias;
 };
 
-using Mask = std::vector<std::uint8_t>;
+using Mask = Mirrored<std::uint8_t>;
 Mask poisoned_mask(const Matrix& extent) {
   return Mask(static_cast<std::size_t>((extent.rows * extent.padded + 7) / 8), 0xAA);
 }
 Mask random_mask(const Matrix& extent) {
   Random random(41);
   Mask mask = poisoned_mask(extent);
-  for (std::uint8_t& byte : mask) byte = static_cast<std::uint8_t>(std::lround(random() * 99));
+  for (std::uint8_t& byte : mask.host())
+    byte = static_cast<std::uint8_t>(std::lround(random() * 99));
   return mask;
 }
 bool bit(const Mask& mask, std::int64_t i) {
@@ -100,7 +101,7 @@ void check_apply(DataType type, const Matrix& extent, bool with_residual, bool r
   Mask mask = poisoned_mask(extent);
 
   batch_norm_apply(
-      no_stream, type, extent, x.data(), norm.view(),
+      kernel_stream(), type, extent, x.data(), norm.view(),
       {.residual = with_residual ? residual.data() : nullptr, .relu = relu, .mask = mask.data()},
       y.data());
 
@@ -124,17 +125,17 @@ void check_apply(DataType type, const Matrix& extent, bool with_residual, bool r
 }
 
 struct Gradients {
-  std::vector<float> weight;
-  std::vector<float> bias;
+  Mirrored<float> weight;
+  Mirrored<float> bias;
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, const Norm& norm,
                         const Matrix& extent) {
   const auto padded = static_cast<std::size_t>(extent.padded);
-  Gradients result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
-  std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
+  Gradients result{Mirrored<float>(padded, NAN), Mirrored<float>(padded, NAN)};
+  Mirrored<std::byte> workspace = poisoned_bytes(reduction_workspace(extent));
   const auto run = [&](const KeptGradients& kept) {
-    batch_norm_backward_sums(no_stream, x.type(), extent, {.dy = dy.data()},
+    batch_norm_backward_sums(kernel_stream(), x.type(), extent, {.dy = dy.data()},
                              mask == nullptr ? nullptr : mask->data(),
                              {.x = x.data(),
                               .norm = norm.view(),
@@ -144,7 +145,7 @@ Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, con
                              nullptr, workspace.data());
   };
   run({});
-  Gradients kept{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  Gradients kept{Mirrored<float>(padded, NAN), Mirrored<float>(padded, NAN)};
   run({.weight = kept.weight.data(), .bias = kept.bias.data(), .adds = false});
   BOOST_TEST((kept == result));
   run({.weight = kept.weight.data(), .bias = kept.bias.data(), .adds = true});
@@ -166,7 +167,8 @@ void check_joined_sums(DataType type, const Matrix& extent, bool masked) {
   const Mask mask = random_mask(extent);
   const Mask* const used = masked ? &mask : nullptr;
   Values sum(type, x.size());
-  add(no_stream, type, left.data(), right.data(), sum.data(), static_cast<std::size_t>(x.size()));
+  add(kernel_stream(), type, left.data(), right.data(), sum.data(),
+      static_cast<std::size_t>(x.size()));
   const Gradients expected = backward_sums(x, sum, used, norm, extent);
   for (std::int64_t i = 0; i < sum.size(); ++i) {
     if (masked && !bit(mask, i)) sum.set(i, 0);
@@ -174,9 +176,9 @@ void check_joined_sums(DataType type, const Matrix& extent, bool masked) {
 
   const auto padded = static_cast<std::size_t>(extent.padded);
   const auto check = [&](const Values& dy, const Values& other, Values& kept) {
-    Gradients sums{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
-    std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
-    batch_norm_backward_sums(no_stream, type, extent,
+    Gradients sums{Mirrored<float>(padded, NAN), Mirrored<float>(padded, NAN)};
+    Mirrored<std::byte> workspace = poisoned_bytes(reduction_workspace(extent));
+    batch_norm_backward_sums(kernel_stream(), type, extent,
                              {.dy = dy.data(), .other = other.data(), .masked = kept.data()},
                              masked ? mask.data() : nullptr,
                              {.x = x.data(),
@@ -199,16 +201,16 @@ void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
   const Values x = random_matrix(type, extent, 1);
   const Values dy = random_matrix(type, extent, 2);
   const Norm norm(extent);
-  const std::vector<float> weight_gradient = random_channels(extent, 5, 20);
-  const std::vector<float> bias_gradient = random_channels(extent, 6, -10);
+  const Mirrored<float> weight_gradient = random_channels(extent, 5, 20);
+  const Mirrored<float> bias_gradient = random_channels(extent, 6, -10);
   const Mask mask = random_mask(extent);
   const double elements = 50;
   Values dx(type, x.size());
   Values dz(type, x.size());
 
   const auto run = [&](void* to_dx, const void* from_dy, void* to_dz) {
-    batch_norm_backward_apply(no_stream, type, extent, from_dy, masked ? mask.data() : nullptr,
-                              elements,
+    batch_norm_backward_apply(kernel_stream(), type, extent, from_dy,
+                              masked ? mask.data() : nullptr, elements,
                               {.x = x.data(),
                                .norm = norm.view(),
                                .weight_gradient = weight_gradient.data(),
@@ -249,13 +251,13 @@ void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins
   Mask mask = poisoned_mask(extent);
   Mask mask_apart = mask;
 
-  batch_norm_apply(no_stream, type, extent, added_x.data(), added.view(), {}, addend.data());
-  batch_norm_apply(no_stream, type, extent, x.data(), norm.view(),
+  batch_norm_apply(kernel_stream(), type, extent, added_x.data(), added.view(), {}, addend.data());
+  batch_norm_apply(kernel_stream(), type, extent, x.data(), norm.view(),
                    {.residual = addend.data(), .relu = relu, .mask = mask_apart.data()},
                    apart.data());
   const Normalization view = added.view();
   batch_norm_apply(
-      no_stream, type, extent, x.data(), norm.view(),
+      kernel_stream(), type, extent, x.data(), norm.view(),
       {.residual = added_x.data(), .residual_norm = &view, .relu = relu, .mask = mask.data()},
       together.data());
   BOOST_TEST((together == apart && mask == mask_apart));
@@ -264,16 +266,17 @@ void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins
   const Values right = random_matrix(type, extent, 4);
   Values dy = left;
   if (joins) {
-    add(no_stream, type, left.data(), right.data(), dy.data(), static_cast<std::size_t>(x.size()));
+    add(kernel_stream(), type, left.data(), right.data(), dy.data(),
+        static_cast<std::size_t>(x.size()));
   }
   const Mask* const used = relu ? &mask : nullptr;
   const Gradients expected = backward_sums(x, dy, used, norm, extent);
   const Gradients expected_added = backward_sums(added_x, dy, used, added, extent);
   const auto padded = static_cast<std::size_t>(extent.padded);
-  Gradients sums{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  Gradients sums{Mirrored<float>(padded, NAN), Mirrored<float>(padded, NAN)};
   Gradients sums_added = sums;
   Gradients kept = sums;
-  std::vector<std::byte> workspace(reduction_workspace(extent, 2), static_cast<std::byte>(0xFF));
+  Mirrored<std::byte> workspace = poisoned_bytes(reduction_workspace(extent, 2));
   Values g = left;
   const NormSums of_added{
       .x = added_x.data(),
@@ -282,7 +285,7 @@ void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins
       .bias = sums_added.bias.data(),
       .kept = {.weight = kept.weight.data(), .bias = kept.bias.data(), .adds = false}};
   batch_norm_backward_sums(
-      no_stream, type, extent,
+      kernel_stream(), type, extent,
       {.dy = left.data(),
        .other = joins ? right.data() : nullptr,
        .masked = joins ? g.data() : nullptr},
@@ -302,15 +305,15 @@ void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins
   Values dx_apart(type, x.size());
   Values added_apart(type, x.size());
   const std::uint8_t* const behind = relu ? mask.data() : nullptr;
-  batch_norm_backward_apply(no_stream, type, extent, dy.data(), behind, elements,
+  batch_norm_backward_apply(kernel_stream(), type, extent, dy.data(), behind, elements,
                             gradient(x, norm, sums, dx_apart), nullptr, nullptr);
-  batch_norm_backward_apply(no_stream, type, extent, dy.data(), behind, elements,
+  batch_norm_backward_apply(kernel_stream(), type, extent, dy.data(), behind, elements,
                             gradient(added_x, added, sums_added, added_apart), nullptr, nullptr);
   Values added_dx(type, x.size());
   const NormGradient other = gradient(added_x, added, sums_added, added_dx);
   // In place; a sum of two gradients is already masked.
-  batch_norm_backward_apply(no_stream, type, extent, g.data(), joins ? nullptr : behind, elements,
-                            gradient(x, norm, sums, g), &other, nullptr);
+  batch_norm_backward_apply(kernel_stream(), type, extent, g.data(), joins ? nullptr : behind,
+                            elements, gradient(x, norm, sums, g), &other, nullptr);
   BOOST_TEST((g == dx_apart && added_dx == added_apart));
 }
 
@@ -490,10 +493,10 @@ BOOST_AUTO_TEST_CASE(a_bias_is_added_to_every_row) {
     for (const Matrix& extent : matrices(type)) {
       BOOST_TEST_CONTEXT(type << ", " << extent) {
         const Values before = random_matrix(type, extent, 1);
-        const std::vector<float> bias = random_channels(extent, 7, 1);
+        const Mirrored<float> bias = random_channels(extent, 7, 1);
         Values y = before;
 
-        add_bias(no_stream, type, extent, bias.data(), y.data());
+        add_bias(kernel_stream(), type, extent, bias.data(), y.data());
 
         const auto expected = [&](std::int64_t i) {
           return before[i] + static_cast<double>(bias[static_cast<std::size_t>(i % extent.padded)]);
@@ -509,10 +512,10 @@ BOOST_AUTO_TEST_CASE(rows_are_summed) {
     for (const Matrix& extent : matrices(type)) {
       BOOST_TEST_CONTEXT(type << ", " << extent) {
         const Values dy = random_matrix(type, extent, 1);
-        std::vector<float> sums(static_cast<std::size_t>(extent.padded), NAN);
-        std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
+        Mirrored<float> sums(static_cast<std::size_t>(extent.padded), NAN);
+        Mirrored<std::byte> workspace = poisoned_bytes(reduction_workspace(extent));
 
-        sum_rows(no_stream, type, extent, dy.data(), sums.data(), workspace.data());
+        sum_rows(kernel_stream(), type, extent, dy.data(), sums.data(), workspace.data());
 
         std::vector<double> expected(sums.size());
         for (std::int64_t i = 0; i < dy.size(); ++i) {

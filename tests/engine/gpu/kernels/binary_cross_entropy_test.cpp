@@ -27,17 +27,18 @@ LossExtent extent_of(const Case& each, DataType type) {
 
 /// Labels of samples that are mixed in a cycle.
 struct Labels {
-  std::vector<std::int32_t> labels;
-  std::vector<ImageMix> mixes;
+  Mirrored<std::int32_t> labels;
+  Mirrored<ImageMix> mixes;
   explicit Labels(const Case& each) : labels(batch, -77), mixes(batch, {.partner = -77}) {
     for (std::int64_t n = 0; n < each.samples; ++n) {
       const auto at = static_cast<std::size_t>(n);
-      labels[at] = static_cast<std::int32_t>((n * 37 + 1) % each.classes);
-      mixes[at] = {.partner = static_cast<std::int32_t>((n + 1) % each.samples),
-                   .weight = static_cast<float>(n) / 5};
+      labels.host()[at] = static_cast<std::int32_t>((n * 37 + 1) % each.classes);
+      mixes.host()[at] = {.partner = static_cast<std::int32_t>((n + 1) % each.samples),
+                          .weight = static_cast<float>(n) / 5};
     }
   }
   [[nodiscard]] BatchLabels view() const { return {labels.data(), mixes.data()}; }
+  [[nodiscard]] BatchLabels on_host() const { return {labels.host().data(), mixes.host().data()}; }
 };
 
 double target_of(const Case& each, const BatchLabels& labels, std::int64_t n, std::int64_t k) {
@@ -59,9 +60,9 @@ void check(const Case& each, DataType type, double spread) {
   Values gradient(type, batch * extent.padded);
   const float scale = 0.125F;
 
-  binary_cross_entropy_forward(no_stream, type, extent, logits.data(), labels.view(), each.samples,
-                               out.view());
-  binary_cross_entropy_backward(no_stream, type, extent, out.view(), labels.view(), scale,
+  binary_cross_entropy_forward(kernel_stream(), type, extent, logits.data(), labels.view(),
+                               each.samples, out.view());
+  binary_cross_entropy_backward(kernel_stream(), type, extent, out.view(), labels.view(), scale,
                                 gradient.data());
 
   const auto classes = static_cast<double>(each.classes);
@@ -80,7 +81,7 @@ void check(const Case& each, DataType type, double spread) {
     std::int32_t larger = 0;
     for (std::int64_t k = 0; k < each.classes; ++k) {
       const double logit = logits[n * extent.padded + k];
-      const double target = target_of(each, labels.view(), n, k);
+      const double target = target_of(each, labels.on_host(), n, k);
       loss += target * std::log1p(std::exp(-logit)) + (1 - target) * std::log1p(std::exp(logit));
       larger += logit > logits[n * extent.padded + label] ? 1 : 0;
     }
@@ -92,7 +93,7 @@ void check(const Case& each, DataType type, double spread) {
     const std::int64_t k = i % extent.padded;
     if (n >= each.samples || k >= each.classes) return 0.0;
     const double probability = 1 / (1 + std::exp(-logits[i]));
-    return static_cast<double>(scale) * (probability - target_of(each, labels.view(), n, k)) /
+    return static_cast<double>(scale) * (probability - target_of(each, labels.on_host(), n, k)) /
            classes;
   };
   // Values of fp16 below 2^-14 are multiples of 2^-24.
@@ -127,7 +128,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   const Labels labels(each);
   LossValues out(extent);
 
-  binary_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(), labels.view(),
+  binary_cross_entropy_forward(kernel_stream(), DataType::f32, extent, logits.data(), labels.view(),
                                batch, out.view());
 
   for (std::size_t n = 0; n < batch; ++n) {

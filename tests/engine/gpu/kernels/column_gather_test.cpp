@@ -50,8 +50,8 @@ BOOST_AUTO_TEST_CASE(a_convolution_over_gathered_columns_is_that_over_images) {
       Values x(type, gather->gathered_values());
       Values w(type, gather->gathered_filter_values());
 
-      gather_columns(no_stream, type, *gather, images.data(), x.data());
-      gather_filters(no_stream, type, *gather, filters.data(), w.data());
+      gather_columns(kernel_stream(), type, *gather, images.data(), x.data());
+      gather_filters(kernel_stream(), type, *gather, filters.data(), w.data());
 
       const std::int64_t depth = gathered.in_channels;
       for (std::int64_t n = 0; n < shape.batch; ++n) {
@@ -93,11 +93,11 @@ BOOST_AUTO_TEST_CASE(gradients_of_gathered_filters_return_to_the_filters) {
                         gather->padded};
       const Values filters = random_matrix(type, taps, 3);
       Values gathered(type, gather->gathered_filter_values());
-      gather_filters(no_stream, type, *gather, filters.data(), gathered.data());
-      std::vector<float> back(static_cast<std::size_t>(gather->filter_values()), -1.0F);
+      gather_filters(kernel_stream(), type, *gather, filters.data(), gathered.data());
+      Mirrored<float> back(static_cast<std::size_t>(gather->filter_values()), -1.0F);
 
-      scatter_filters(no_stream, type, *gather, gathered.data(), back.data(), false);
-      scatter_filters(no_stream, type, *gather, gathered.data(), back.data(), true);
+      scatter_filters(kernel_stream(), type, *gather, gathered.data(), back.data(), false);
+      scatter_filters(kernel_stream(), type, *gather, gathered.data(), back.data(), true);
 
       for (std::size_t i = 0; i < back.size(); ++i) {
         BOOST_REQUIRE(back[i] == 2 * filters[static_cast<std::int64_t>(i)]);

@@ -84,20 +84,26 @@ void check_against_cpu(const Images& images, const ImageShape& network, DataType
   const std::vector<float> expected = values_on_cpu(images, network);
   const Normalizer normalizer(images.mean, images.std);
   Values out(type, extent.batch * extent.height * extent.width * extent.padded);
-  std::vector<std::byte> workspace(
-      cut_images_workspace(extent, images.stored.height, images.stored.width),
-      static_cast<std::byte>(0xFF));
+  Mirrored<std::byte> workspace =
+      poisoned_bytes(cut_images_workspace(extent, images.stored.height, images.stored.width));
 
-  cut_images(no_stream, type, extent,
-             {.data = images.pixels.data(),
+  const Mirrored<std::uint8_t> pixels(images.pixels);
+  const Mirrored<PixelCut> cuts(images.cuts);
+  const Mirrored<float> values(
+      std::vector<float>(normalizer.values().begin(), normalizer.values().end()));
+  const Mirrored<PixelBox> erased(images.erased);
+  const Mirrored<ImageMix> mixes(images.mixes);
+
+  cut_images(kernel_stream(), type, extent,
+             {.data = pixels.data(),
               .height = images.stored.height,
               .width = images.stored.width,
-              .cuts = images.cuts.data(),
-              .values = normalizer.values().data(),
+              .cuts = cuts.data(),
+              .values = values.data(),
               .count = count,
               .workspace = workspace.data(),
-              .erased = images.erased.empty() ? nullptr : images.erased.data(),
-              .mixes = images.mixes.empty() ? nullptr : images.mixes.data()},
+              .erased = images.erased.empty() ? nullptr : erased.data(),
+              .mixes = images.mixes.empty() ? nullptr : mixes.data()},
              out.data());
 
   Values one(type, 1);

@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(conversion_rounds_to_nearest_and_keeps_nan_and_infinity) {
         Values expected(to, count);
         for (std::int64_t i = 0; i < count; ++i) expected.set(i, x[i]);
 
-        convert(no_stream, x.data(), from, y.data(), to, static_cast<std::size_t>(count));
+        convert(kernel_stream(), x.data(), from, y.data(), to, static_cast<std::size_t>(count));
 
         check_close(reader(y), reader(expected), count, DataType::f32, 0);
       }
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(converted_values_are_added) {
       const Values before = random_values(DataType::f32, count, 2);
       Values sum = before;
 
-      add_converted(no_stream, x.data(), type, static_cast<float*>(sum.data()),
+      add_converted(kernel_stream(), x.data(), type, static_cast<float*>(sum.data()),
                     static_cast<std::size_t>(count));
 
       check_close(
@@ -61,9 +61,9 @@ BOOST_AUTO_TEST_CASE(sums_may_be_in_place) {
       Values apart(type, count);
       Values in_place = right;
 
-      add(no_stream, type, left.data(), right.data(), apart.data(),
+      add(kernel_stream(), type, left.data(), right.data(), apart.data(),
           static_cast<std::size_t>(count));
-      add(no_stream, type, left.data(), in_place.data(), in_place.data(),
+      add(kernel_stream(), type, left.data(), in_place.data(), in_place.data(),
           static_cast<std::size_t>(count));
 
       check_close(
@@ -78,8 +78,8 @@ BOOST_AUTO_TEST_CASE(values_are_scaled) {
     const Values x = random_values(DataType::f32, count, 1);
     Values y(DataType::f32, count);
 
-    scale(no_stream, static_cast<const float*>(x.data()), 0.25F, static_cast<float*>(y.data()),
-          static_cast<std::size_t>(count));
+    scale(kernel_stream(), static_cast<const float*>(x.data()), 0.25F,
+          static_cast<float*>(y.data()), static_cast<std::size_t>(count));
 
     check_close(
         reader(y), [&](std::int64_t i) { return 0.25 * x[i]; }, count, DataType::f32, 0);
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(relu_passes_positive_values_and_nan) {
       if (count > 8) x.set(count - 1, std::numeric_limits<double>::quiet_NaN());
       Values y(type, count);
 
-      relu_forward(no_stream, type, x.data(), y.data(), static_cast<std::size_t>(count));
+      relu_forward(kernel_stream(), type, x.data(), y.data(), static_cast<std::size_t>(count));
 
       check_close(
           reader(y), [&](std::int64_t i) { return x[i] <= 0 ? 0.0 : x[i]; }, count, type, 0);
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_relu_passes_where_the_value_is_positive) {
       const Values dy = random_values(type, count, 2);
       Values dx = dy;
 
-      relu_backward(no_stream, type, y.data(), dx.data(), dx.data(),
+      relu_backward(kernel_stream(), type, y.data(), dx.data(), dx.data(),
                     static_cast<std::size_t>(count));
 
       check_close(

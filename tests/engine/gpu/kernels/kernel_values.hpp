@@ -1,6 +1,6 @@
 #pragma once
 
-#include "gpu/kernels/kernels.hpp"
+#include "device_array.hpp"
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 #include "lockstep/core/philox.hpp"
@@ -19,7 +19,6 @@
 namespace lockstep::gpu {
 
 inline constexpr std::array all_types{DataType::f32, DataType::bf16, DataType::f16};
-inline constexpr Stream no_stream = nullptr;
 
 inline std::ostream& operator<<(std::ostream& out, DataType type) {
   return out << (type == DataType::f32 ? "f32" : type == DataType::bf16 ? "bf16" : "f16");
@@ -34,8 +33,7 @@ inline double rounding(DataType type) {
 class Values {
  public:
   Values(DataType type, std::int64_t count)
-      : type_(type),
-        bytes_(static_cast<std::size_t>(count) * size_of(type), static_cast<std::byte>(0xFF)) {}
+      : type_(type), bytes_(poisoned_bytes(static_cast<std::size_t>(count) * size_of(type))) {}
 
   [[nodiscard]] DataType type() const { return type_; }
   [[nodiscard]] std::int64_t size() const {
@@ -72,16 +70,16 @@ class Values {
   template <typename T>
   [[nodiscard]] T read(std::int64_t i) const {
     T value;
-    std::memcpy(&value, bytes_.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+    std::memcpy(&value, bytes_.host().data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
     return value;
   }
   template <typename T>
   void write(std::int64_t i, T value) {
-    std::memcpy(bytes_.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    std::memcpy(bytes_.host().data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
   }
 
   DataType type_;
-  std::vector<std::byte> bytes_;
+  Mirrored<std::byte> bytes_;
 };
 
 /// Normal numbers that repeat after a prime number of them, for speed.
@@ -111,7 +109,7 @@ inline Values random_matrix(DataType type, const Matrix& extent, std::uint32_t w
   return values;
 }
 /// (padded) fp32 values around `mean`, zero in the padding.
-inline std::vector<float> random_channels(const Matrix& extent, std::uint32_t which, double mean) {
+inline Mirrored<float> random_channels(const Matrix& extent, std::uint32_t which, double mean) {
   Random random(which);
   std::vector<float> values(static_cast<std::size_t>(extent.padded));
   for (std::int64_t c = 0; c < extent.channels; ++c) {
@@ -156,7 +154,7 @@ void check_close(const Actual& actual, const Expected& expected, std::int64_t co
 inline auto reader(const Values& values) {
   return [&values](std::int64_t i) { return values[i]; };
 }
-inline auto reader(const std::vector<float>& values) {
+inline auto reader(const Mirrored<float>& values) {
   return [&values](std::int64_t i) {
     return static_cast<double>(values[static_cast<std::size_t>(i)]);
   };

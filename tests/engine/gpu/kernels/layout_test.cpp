@@ -36,7 +36,8 @@ BOOST_AUTO_TEST_CASE(images_are_padded) {
       const Values images = random_matrix(DataType::f32, dense, 1);
       Values out(type, pixels.rows * pixels.padded);
 
-      pack_images(no_stream, type, extent, static_cast<const float*>(images.data()), out.data());
+      pack_images(kernel_stream(), type, extent, static_cast<const float*>(images.data()),
+                  out.data());
 
       const auto expected = [&](std::int64_t i) {
         const std::int64_t c = i % extent.padded;
@@ -56,8 +57,8 @@ BOOST_AUTO_TEST_CASE(flattening_orders_features_by_channel_and_is_reversible) {
       Values y(type, extent.batch * features);
       Values back(type, x.size());
 
-      flatten_forward(no_stream, type, extent, features, x.data(), y.data());
-      flatten_backward(no_stream, type, extent, features, y.data(), back.data());
+      flatten_forward(kernel_stream(), type, extent, features, x.data(), y.data());
+      flatten_backward(kernel_stream(), type, extent, features, y.data(), back.data());
 
       const auto expected = [&](std::int64_t i) {
         const std::int64_t c = i % features / area;
@@ -79,9 +80,9 @@ BOOST_AUTO_TEST_CASE(global_pooling_averages_and_distributes_the_gradient) {
       Values y(type, extent.batch * extent.padded);
       Values dx(type, x.size());
 
-      global_avg_pool_forward(no_stream, type, extent.batch, area, extent.padded, x.data(),
+      global_avg_pool_forward(kernel_stream(), type, extent.batch, area, extent.padded, x.data(),
                               y.data());
-      global_avg_pool_backward(no_stream, type, extent.batch, area, extent.padded, dy.data(),
+      global_avg_pool_backward(kernel_stream(), type, extent.batch, area, extent.padded, dy.data(),
                                dx.data());
 
       std::vector<double> means(static_cast<std::size_t>(y.size()));

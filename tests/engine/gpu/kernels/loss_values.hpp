@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 namespace lockstep::gpu {
 
@@ -18,10 +17,10 @@ struct LossValues {
   [[nodiscard]] LossOutputs view() {
     return {logits.data(), log_sums.data(), losses.data(), larger.data()};
   }
-  std::vector<float> logits;
-  std::vector<float> log_sums;
-  std::vector<float> losses;
-  std::vector<std::int32_t> larger;
+  Mirrored<float> logits;
+  Mirrored<float> log_sums;
+  Mirrored<float> losses;
+  Mirrored<std::int32_t> larger;
 };
 
 /// Random logits of standard deviation `spread`.

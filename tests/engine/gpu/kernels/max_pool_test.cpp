@@ -103,12 +103,12 @@ BOOST_AUTO_TEST_CASE(the_first_of_equal_maxima_is_taken_and_gets_the_gradient) {
         const Values dy = random_matrix(type, {1, outputs(extent), outputs(extent)}, 2);
         Values y(type, outputs(extent));
         Values y_alone(type, outputs(extent));
-        std::vector<std::uint8_t> index(static_cast<std::size_t>(outputs(extent)), 0xFF);
+        Mirrored<std::uint8_t> index(static_cast<std::size_t>(outputs(extent)), 0xFF);
         Values dx(type, inputs(extent));
 
-        max_pool_forward(no_stream, type, extent, x.data(), y.data(), index.data());
-        max_pool_forward(no_stream, type, extent, x.data(), y_alone.data(), nullptr);
-        max_pool_backward(no_stream, type, extent, dy.data(), index.data(), dx.data());
+        max_pool_forward(kernel_stream(), type, extent, x.data(), y.data(), index.data());
+        max_pool_forward(kernel_stream(), type, extent, x.data(), y_alone.data(), nullptr);
+        max_pool_backward(kernel_stream(), type, extent, dy.data(), index.data(), dx.data());
 
         std::vector<double> gradient(static_cast<std::size_t>(x.size()));
         bool places_are_right = true;

@@ -37,19 +37,19 @@ Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_
   return result;
 }
 
-std::vector<std::int32_t> labels_below(std::int64_t classes) {
-  std::vector<std::int32_t> labels(batch);
+Mirrored<std::int32_t> labels_below(std::int64_t classes) {
+  Mirrored<std::int32_t> labels(batch);
   for (std::size_t n = 0; n < batch; ++n) {
-    labels[n] = static_cast<std::int32_t>(static_cast<std::int64_t>(n * 37 + 1) % classes);
+    labels.host()[n] = static_cast<std::int32_t>(static_cast<std::int64_t>(n * 37 + 1) % classes);
   }
   return labels;
 }
 
 /// Each sample's partner is the next one, beginning with two shares of 0 and 1.
-std::vector<ImageMix> cyclic_mixes(std::int64_t samples) {
-  std::vector<ImageMix> mixes(batch, {.partner = -77, .weight = 0.5F});
+Mirrored<ImageMix> cyclic_mixes(std::int64_t samples) {
+  Mirrored<ImageMix> mixes(batch, {.partner = -77, .weight = 0.5F});
   for (std::int64_t n = 0; n < samples; ++n) {
-    mixes[static_cast<std::size_t>(n)] = {
+    mixes.host()[static_cast<std::size_t>(n)] = {
         .partner = static_cast<std::int32_t>((n + 1) % samples),
         .weight = n < 2 ? static_cast<float>(n) : static_cast<float>(n) / 8};
   }
@@ -72,18 +72,21 @@ LossExtent extent_of(const Case& each, DataType type) {
 void check(const Case& each, DataType type, double spread) {
   const LossExtent extent = extent_of(each, type);
   const Values logits = random_logits(extent, type, spread);
-  std::vector<std::int32_t> labels = labels_below(each.classes);
-  for (std::int64_t n = each.samples; n < batch; ++n) labels[static_cast<std::size_t>(n)] = -77;
-  const std::vector<ImageMix> mixes = cyclic_mixes(each.samples);
-  const BatchLabels batch_labels{.labels = labels.data(),
+  Mirrored<std::int32_t> labels = labels_below(each.classes);
+  for (std::int64_t n = each.samples; n < batch; ++n)
+    labels.host()[static_cast<std::size_t>(n)] = -77;
+  const Mirrored<ImageMix> mixes = cyclic_mixes(each.samples);
+  const BatchLabels batch_labels{.labels = std::as_const(labels).data(),
                                  .mixes = each.mixed ? mixes.data() : nullptr};
+  const BatchLabels on_host{.labels = std::as_const(labels).host().data(),
+                            .mixes = each.mixed ? mixes.host().data() : nullptr};
   LossValues loss(extent);
   Values gradient(type, batch * extent.padded);
   const float scale = 0.125F;
 
-  softmax_cross_entropy_forward(no_stream, type, extent, logits.data(), batch_labels, each.samples,
-                                loss.view());
-  softmax_cross_entropy_backward(no_stream, type, extent, loss.view(), batch_labels, scale,
+  softmax_cross_entropy_forward(kernel_stream(), type, extent, logits.data(), batch_labels,
+                                each.samples, loss.view());
+  softmax_cross_entropy_backward(kernel_stream(), type, extent, loss.view(), batch_labels, scale,
                                  gradient.data());
 
   for (std::int64_t n = 0; n < batch; ++n) {
@@ -93,7 +96,7 @@ void check(const Case& each, DataType type, double spread) {
       BOOST_TEST(loss.larger[at] == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
-    const Expected expected = expected_of(logits, extent, n, batch_labels.target(n));
+    const Expected expected = expected_of(logits, extent, n, on_host.target(n));
     BOOST_TEST(is_close(static_cast<double>(loss.losses[at]), expected.loss, DataType::f32, 1e-9));
     BOOST_TEST(
         is_close(static_cast<double>(loss.log_sums[at]), expected.log_sum, DataType::f32, 1e-9));
@@ -107,7 +110,7 @@ void check(const Case& each, DataType type, double spread) {
     const std::int64_t n = i / extent.padded;
     const std::int64_t k = i % extent.padded;
     if (n >= each.samples || k >= each.classes) return 0.0;
-    const SampleTarget labels_of_n = batch_labels.target(n);
+    const SampleTarget labels_of_n = on_host.target(n);
     const double share = (k == labels_of_n.label ? labels_of_n.weight : 0) +
                          (k == labels_of_n.partner ? 1 - labels_of_n.weight : 0);
     const double target = each.label_smoothing / static_cast<double>(each.classes) +
@@ -145,12 +148,12 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   for (const std::int64_t classes : {std::int64_t{3}, std::int64_t{300}}) {
     const LossExtent extent = extent_of({classes, 0, batch}, DataType::f32);
     Values logits = random_logits(extent, DataType::f32, 1);
-    const std::vector<std::int32_t> labels = labels_below(classes);
+    const Mirrored<std::int32_t> labels = labels_below(classes);
     logits.set(2 * extent.padded + classes - 1, std::numeric_limits<double>::quiet_NaN());
     logits.set(4 * extent.padded, std::numeric_limits<double>::quiet_NaN());
     LossValues loss(extent);
 
-    softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(),
+    softmax_cross_entropy_forward(kernel_stream(), DataType::f32, extent, logits.data(),
                                   {.labels = labels.data()}, batch, loss.view());
 
     for (std::size_t n = 0; n < batch; ++n) {
@@ -164,16 +167,16 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
 BOOST_AUTO_TEST_CASE(a_class_of_probability_zero_adds_no_loss_without_smoothing) {
   const LossExtent extent = extent_of({10, 0, batch}, DataType::f32);
   Values logits = random_logits(extent, DataType::f32, 1);
-  std::vector<std::int32_t> labels(batch, 3);
+  Mirrored<std::int32_t> labels(batch, 3);
   for (std::int64_t n = 0; n < batch; ++n) {
     logits.set(n * extent.padded, -std::numeric_limits<double>::infinity());
   }
   LossValues loss(extent);
 
-  softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(),
+  softmax_cross_entropy_forward(kernel_stream(), DataType::f32, extent, logits.data(),
                                 {.labels = labels.data()}, batch, loss.view());
 
-  for (const float each : loss.losses) BOOST_TEST(std::isfinite(each));
+  for (const float each : loss.losses.host()) BOOST_TEST(std::isfinite(each));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
