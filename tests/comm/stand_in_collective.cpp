@@ -70,28 +70,39 @@ bool StandInCollective::attempt() {
 bool StandInCollective::move() {
   const auto& [kind, from, to, count, type, op, root] = work;
   const ElementType element = element_type_of(type);
-  const auto all = count * static_cast<std::size_t>(mpi_.size());
+  const auto ranks = static_cast<std::size_t>(mpi_.size());
+  const auto all = count * ranks;
+  const std::size_t bytes = count * size_of(type);
+  const void* source = from;
+  void* result = to;
+  if (copies && !posted_ && kind != Kind::group) {
+    const auto* const first = static_cast<const std::byte*>(from);
+    source_.assign(first, first + (kind == Kind::reduce_scatter ? ranks : 1) * bytes);
+    result_.resize((kind == Kind::all_gather ? ranks : 1) * bytes);
+    source = source_.data();
+    result = result_.data();
+  }
   switch (kind) {
     case Kind::all_reduce:
       if (!posted_) {
-        if (from != to) std::memcpy(to, from, count * size_of(type));
-        request_ = mpi_.start_all_reduce_buffer({to, count, element}, reduce_op_of(op));
+        if (source != result) std::memcpy(result, source, bytes);
+        request_ = mpi_.start_all_reduce_buffer({result, count, element}, reduce_op_of(op));
       }
       break;
     case Kind::reduce_scatter:
       if (!posted_) {
-        request_ = mpi_.start_reduce_scatter_buffer({from, all, element}, {to, count, element},
-                                                    reduce_op_of(op));
+        request_ = mpi_.start_reduce_scatter_buffer({source, all, element},
+                                                    {result, count, element}, reduce_op_of(op));
       }
       break;
     case Kind::all_gather:
       if (!posted_) {
-        request_ = mpi_.start_all_gather_buffer({from, count, element}, {to, all, element});
+        request_ = mpi_.start_all_gather_buffer({source, count, element}, {result, all, element});
       }
       break;
     case Kind::broadcast:
-      if (from != to) std::memcpy(to, from, count * size_of(type));
-      mpi_.broadcast_buffer({to, count, element}, root);
+      if (source != result) std::memcpy(result, source, bytes);
+      mpi_.broadcast_buffer({result, count, element}, root);
       break;
     case Kind::group:
       if (!exchange()) return false;
@@ -100,15 +111,34 @@ bool StandInCollective::move() {
   posted_ = true;
   if (!mpi_.test(request_)) return false;
   posted_ = false;
+  if (copies) deliver();
   return true;
+}
+
+void StandInCollective::deliver() {
+  if (work.kind != Kind::group) {
+    std::memcpy(work.to, result_.data(), result_.size());
+    return;
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].receives) {
+      std::memcpy(parts[i].memory, part_copies_[i].data(), part_copies_[i].size());
+    }
+  }
 }
 
 bool StandInCollective::exchange() {
   if (!posted_) {
     posted_ = true;
     requests_.resize(parts.size());
+    if (copies) part_copies_.resize(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const auto& [receives, memory, bytes, peer] = parts[i];
+      auto [receives, memory, bytes, peer] = parts[i];
+      if (copies) {
+        const auto* const first = static_cast<const std::byte*>(memory);
+        part_copies_[i].assign(first, first + bytes);
+        memory = part_copies_[i].data();
+      }
       if (receives) {
         MPI_Irecv(memory, bytes, MPI_BYTE, peer, 0, peers_, &requests_[i]);
       } else {

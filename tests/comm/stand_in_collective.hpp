@@ -47,6 +47,8 @@ class StandInCollective final : public StandInTask {
   std::vector<Part> parts;  ///< of a group
   bool busy = false;        ///< from its call until it completes
   bool hangs = false;
+  /// MPI works on copies, as device memory is accessible only in attempt().
+  bool copies = false;
   int number = 0;  ///< sequence number on its device
 
   /// Aborts the collective and frees the device.
@@ -59,6 +61,8 @@ class StandInCollective final : public StandInTask {
 
  private:
   [[nodiscard]] bool exchange();
+  /// Copies the work's result out of `result_`.
+  void deliver();
 
   Communicator& mpi_;
   MPI_Comm peers_;
@@ -68,6 +72,10 @@ class StandInCollective final : public StandInTask {
   bool posted_ = false;
   Request request_;
   std::vector<MPI_Request> requests_;
+  // With `copies`.
+  std::vector<std::byte> source_;
+  std::vector<std::byte> result_;
+  std::vector<std::vector<std::byte>> part_copies_;
 };
 
 }  // namespace lockstep::test

@@ -159,6 +159,7 @@ StandInCollective& StandInCommunicator::free_collective() {
 NcclResult StandInCommunicator::submit(StandInCollective& collective, CudaStream stream) {
   collective.busy = true;
   collective.number = shared_.counts.submitted++;
+  collective.copies = static_cast<bool>(shared_.queues.access);
   collective.hangs = collective.number == shared_.faults.hanging;
   if (shared_.faults.settle_polls == 0) {
     shared_.queues.queue(stream, collective);

@@ -38,6 +38,10 @@ class StandInQueues final {
   /// Set during a stream capture, when a query is an error.
   bool capturing = false;
   Delays delays;
+  /// Set while a step is captured, which contains neither collectives nor events: any call throws.
+  bool refusing = false;
+  /// If set, device memory is accessible only while what it returns exists.
+  std::function<std::shared_ptr<void>()> access;
 
   [[nodiscard]] CudaStream create_stream();
   void destroy_stream(CudaStream stream) noexcept;
@@ -81,6 +85,7 @@ class StandInQueues final {
     bool alive = true;
   };
   [[nodiscard]] static bool run(Operation& operation);
+  void require(const char* call) const;
 
   // Destroyed streams and events stay, because queued operations may refer to them.
   std::deque<Stream> streams_;

@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -61,8 +63,9 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
                                   (options.plans.deterministic ? ", deterministic" : "") +
                                   (options.exchanges_by_nccl ? ", exchanges by NCCL" : ""));
   if (test::uses_host_streams()) return test::make_device_with_streams();
-  return make_host_device(std::getenv("HOST_MODULE_LATE") != nullptr ? HostWork::late
-                                                                     : HostWork::at_once);
+  return make_host_device(
+      std::getenv("HOST_MODULE_LATE") != nullptr ? HostWork::late : HostWork::at_once,
+      HostMemoryGuard::on);
 }
 
 DeviceIdentity identify(const Device& /*device*/) {
@@ -72,7 +75,7 @@ DeviceIdentity identify(const Device& /*device*/) {
 }
 
 /// A host device's memory is host memory, so the MPI communicator can use it when the queued work
-/// is done.
+/// is done, while it is accessible.
 class HostDeviceCommunicator final : public DeviceCommunicator {
  public:
   HostDeviceCommunicator(Device& device, std::unique_ptr<Communicator> host)
@@ -80,37 +83,57 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
 
   [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
   [[nodiscard]] int size() const noexcept override { return host_->size(); }
-  void barrier() override { host().barrier(); }
+  void barrier() override {
+    device_.synchronize();
+    host_->barrier();
+  }
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    host().all_reduce_buffer(buffer, op);
+    const auto access = finish();
+    host_->all_reduce_buffer(buffer, op);
   }
   void broadcast_buffer(MutableBuffer buffer, int root) override {
-    host().broadcast_buffer(buffer, root);
+    const auto access = finish();
+    host_->broadcast_buffer(buffer, root);
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    host().all_gather_buffer(mine, all);
+    const auto access = finish();
+    host_->all_gather_buffer(mine, all);
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
-    host().gather_buffer(mine, all, root);
+    const auto access = finish();
+    host_->gather_buffer(mine, all, root);
   }
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
-    host().scatter_buffer(all, mine, root);
+    const auto access = finish();
+    host_->scatter_buffer(all, mine, root);
   }
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
-    host().reduce_scatter_buffer(all, mine, op);
+    const auto access = finish();
+    host_->reduce_scatter_buffer(all, mine, op);
   }
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    return host().start_all_reduce_buffer(buffer, op);
+    auto access = finish();
+    return started(host_->start_all_reduce_buffer(buffer, op), std::move(access));
   }
-  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
-                                                    ReduceOp op) override {
-    return host().start_reduce_scatter_buffer(all, mine, op);
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    auto access = finish();
+    return started(host_->start_reduce_scatter_buffer(all, mine, op), std::move(access));
   }
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    return host().start_all_gather_buffer(mine, all);
+    auto access = finish();
+    return started(host_->start_all_gather_buffer(mine, all), std::move(access));
   }
-  bool test(Request& request) override { return host_->test(request); }
-  void wait(Request& request) override { host_->wait(request); }
+  bool test(Request& request) override {
+    const int slot = request.slot;
+    const bool done = host_->test(request);
+    if (done) accesses_.erase(slot);
+    return done;
+  }
+  void wait(Request& request) override {
+    const int slot = request.slot;
+    host_->wait(request);
+    accesses_.erase(slot);
+  }
   void check() override {}
   void synchronize() override { device_.synchronize(); }
   void synchronize_until(FunctionRef<bool()> reached) override {
@@ -119,14 +142,19 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   }
 
  private:
-  /// The host's communicator, after the device's queued work.
-  [[nodiscard]] Communicator& host() {
+  /// Waits for queued work; the memory is then accessible while the result exists.
+  [[nodiscard]] std::shared_ptr<void> finish() {
     device_.synchronize();
-    return *host_;
+    return access_memory(device_);
+  }
+  [[nodiscard]] Request started(Request request, std::shared_ptr<void> access) {
+    if (!request.done()) accesses_[request.slot] = std::move(access);
+    return request;
   }
 
   Device& device_;
   std::unique_ptr<Communicator> host_;
+  std::map<int, std::shared_ptr<void>> accesses_;  ///< by slot of a request
 };
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rendezvous& rendezvous,

@@ -271,11 +271,14 @@ std::vector<Candidate> candidates() {
     };
   };
   // The GPU engine over a host device: all of it except the launches and cuDNN's convolutions.
+  // Only the work of late devices may access their memory.
   const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {},
                          gpu::HostWork when = gpu::HostWork::at_once) {
     return [=](const Graph& graph) {
       return gpu::make_device_engine(
-          gpu::make_host_device(when), graph,
+          gpu::make_host_device(when, when == gpu::HostWork::late ? gpu::HostMemoryGuard::on
+                                                                  : gpu::HostMemoryGuard::off),
+          graph,
           {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };

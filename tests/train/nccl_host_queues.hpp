@@ -33,6 +33,11 @@ class NcclHostQueues final : public gpu::HostQueues {
   void wait(Queue queue, std::shared_ptr<gpu::HostPoint> point) override {
     queues_.wait(of(queue), static_cast<const Point&>(*point).event());
   }
+  void attach(std::shared_ptr<gpu::HostMemory> memory) override {
+    if (!memory->is_guarded()) return;
+    queues_.access = [memory] { return std::make_shared<gpu::HostMemory::Access>(*memory); };
+  }
+  void set_capturing(bool capturing) override { queues_.refusing = capturing; }
   void finish(Queue queue) override {
     while (!queues_.is_idle(of(queue))) std::this_thread::yield();
   }

@@ -12,6 +12,8 @@
 #include <deque>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 using namespace lockstep;
@@ -171,7 +173,8 @@ BOOST_AUTO_TEST_CASE(units_gathered_over_nccl_match_replicated_training) {
 }
 
 // Kernels, copies and collectives are in the streams of one device here, and run as late as events
-// allow. If the host reads or overwrites a buffer too early, it gets wrong values.
+// allow. If the host reads or overwrites a buffer too early, it gets wrong values. Only queued work
+// may access the device's memory.
 BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_training) {
   struct Case {
     ShardMode shard;
@@ -195,6 +198,7 @@ BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_trainin
       options.shard = shard;
       options.device_comms = links.comms();
       options.queues = std::make_shared<NcclHostQueues>(links.nccl->queues, links.compute);
+      options.guard = gpu::HostMemoryGuard::on;
       TrainRig queued(*world, options);
 
       // The stand-in's collectives make progress only while each rank queries them, so no rank may
@@ -209,6 +213,19 @@ BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_trainin
       BOOST_TEST(relative_difference(queued.all_parameters(), replicated.all_parameters()) < 1e-2);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_capture_contains_no_collective) {
+  Links links(world->size(), OnDevice::Wait::ordered);
+  const auto device = gpu::make_host_device(
+      std::make_shared<NcclHostQueues>(links.nccl->queues, links.compute));
+  const gpu::DeviceArray<float> values(*device, 8);
+
+  BOOST_CHECK_EXCEPTION(
+      (void)device->record([&] { links.comms().front()->all_reduce(values.span()); }),
+      std::logic_error, [](const std::logic_error& error) {
+        return std::string(error.what()).ends_with("during a capture");
+      });
 }
 
 int main(int argc, char** argv) {

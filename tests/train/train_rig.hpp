@@ -79,6 +79,7 @@ class TrainRig final {
     bool device = false;
     gpu::HostWork work = gpu::HostWork::at_once;
     std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< queues of the device; overrides `work`
+    gpu::HostMemoryGuard guard = gpu::HostMemoryGuard::off;
     std::optional<LossScale> loss_scale = std::nullopt;
     double ema_decay = 0;
     bool averages_slots = true;  ///< with the replicas
@@ -178,14 +179,15 @@ class TrainRig final {
                       {.next = next, .sync = sync});
   }
 
-  [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
-  [[nodiscard]] std::vector<float> parameters() const { return plain(engine_->parameters()); }
+  [[nodiscard]] std::vector<float> gradients() const { return plain(read(engine_->gradients())); }
+  [[nodiscard]] std::vector<float> parameters() const { return plain(read(engine_->parameters())); }
   [[nodiscard]] std::vector<float> statistics() const {
     const auto values = engine_->running_statistics();
     return {values.begin(), values.end()};
   }
   [[nodiscard]] std::uint32_t bits() const {
-    const auto crc = crc32c(std::as_bytes(engine_->parameters()));
+    const std::vector<float> parameters = read(engine_->parameters());
+    const auto crc = crc32c(std::as_bytes(std::span(parameters)));
     return crc32c(std::as_bytes(engine_->running_statistics()), crc);
   }
   /// The unsharded parameters, on all ranks. Collective.
@@ -255,8 +257,8 @@ class TrainRig final {
     const std::size_t tail_size = sharded ? 0 : TailBucket(graph_).size();
     if (options.device ||
         (options.precision == Precision::bf16 && !cpu_computes_in(Precision::bf16))) {
-      device_ = options.queues != nullptr ? gpu::make_host_device(options.queues)
-                                          : gpu::make_host_device(options.work);
+      device_ = options.queues != nullptr ? gpu::make_host_device(options.queues, options.guard)
+                                          : gpu::make_host_device(options.work, options.guard);
       return gpu::make_device_engine(device_, graph_,
                                      {.tail_size = tail_size,
                                       .units = unit_options(config_, graph_, shard_group()),
@@ -272,6 +274,12 @@ class TrainRig final {
   static SumOverRanks sum_over(Communicator& comm, const Options& options) {
     if (!options.synchronised) return {};
     return [&comm](std::span<double> values) { comm.all_reduce(values); };
+  }
+  /// Memory of the engine.
+  [[nodiscard]] std::vector<float> read(std::span<const float> there) const {
+    std::vector<float> host(there.size());
+    engine_->memory().read(there, host);
+    return host;
   }
   [[nodiscard]] std::vector<float> plain(std::span<const float> arena) const {
     std::vector<float> all;

@@ -32,7 +32,7 @@ class Exchange final : public UnitExchange {
 };
 
 struct Fixture {
-  std::shared_ptr<Device> device = make_host_device(HostWork::late);
+  std::shared_ptr<Device> device = make_host_device(HostWork::late, HostMemoryGuard::on);
   // A program waits at its end for work that reads these.
   Exchange exchange;
   AlignedBuffer<float> images{2 * 4 * 4 * 3};

@@ -1,205 +1,111 @@
 #include "host_device.hpp"
 
 #include "gpu/kernels/host/host_stream.hpp"
-#include "lockstep/core/bfloat16.hpp"
-#include "lockstep/core/float16.hpp"
+#include "host_convolution.hpp"
+#include "host_memory.hpp"
+#include "host_rules.hpp"
 
+#include <boost/core/demangle.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <new>
+#include <set>
 #include <stdexcept>
+#include <typeindex>
 #include <utility>
 #include <vector>
 
 namespace lockstep::gpu {
 namespace {
 
-std::vector<float> to_floats(const void* values, std::size_t count, DataType type) {
-  std::vector<float> result(count);
-  convert(nullptr, values, type, result.data(), DataType::f32, count);
-  return result;
-}
-
-class ConvolutionLoops final {
- public:
-  explicit ConvolutionLoops(const ConvolutionShape& shape) : shape_(shape) {}
-
-  // fp16 weight gradients are cast to the fp32 arena; others are written to it directly. Tests
-  // cover both.
-  [[nodiscard]] DataType weight_gradient_type() const noexcept {
-    return shape_.type == DataType::f16 ? DataType::f16 : DataType::f32;
-  }
-
-  void forward(const void* x, const void* weights, void* y) const {
-    const auto in = to_floats(x, in_values(), shape_.type);
-    const auto w = to_floats(weights, weight_values(), shape_.type);
-    std::vector<float> out(out_values(), 0.0F);
-    const std::int64_t positions = shape_.batch * shape_.out_height() * shape_.out_width();
-#pragma omp parallel for schedule(static)
-    for (std::int64_t position = 0; position < positions; ++position) {
-      for_taps(position, [&](std::size_t pixel, std::int64_t tap) {
-        for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
-          float sum = 0;
-          const std::size_t first = first_seen(o);
-          for (std::int64_t i = 0; i < shape_.channels_per_group(); ++i) {
-            sum += in[pixel + first + static_cast<std::size_t>(i)] * w[weight_at(o, tap, i)];
-          }
-          out[static_cast<std::size_t>(position * shape_.out_channels + o)] += sum;
-        }
-      });
-    }
-    convert(nullptr, out.data(), DataType::f32, y, shape_.type, out.size());
-  }
-
-  void backward_data(const void* dy, const void* weights, void* dx) const {
-    const auto gradient = to_floats(dy, out_values(), shape_.type);
-    const auto w = to_floats(weights, weight_values(), shape_.type);
-    std::vector<float> in(in_values(), 0.0F);
-    const std::int64_t per_image = shape_.out_height() * shape_.out_width();
-#pragma omp parallel for schedule(static)
-    for (std::int64_t n = 0; n < shape_.batch; ++n) {
-      for (std::int64_t p = n * per_image; p < (n + 1) * per_image; ++p) {
-        for_taps(p, [&](std::size_t pixel, std::int64_t tap) {
-          for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
-            const float g = gradient[static_cast<std::size_t>(p * shape_.out_channels + o)];
-            const std::size_t first = first_seen(o);
-            for (std::int64_t i = 0; i < shape_.channels_per_group(); ++i) {
-              in[pixel + first + static_cast<std::size_t>(i)] += g * w[weight_at(o, tap, i)];
-            }
-          }
-        });
-      }
-    }
-    convert(nullptr, in.data(), DataType::f32, dx, shape_.type, in.size());
-  }
-
-  void backward_weights(const void* x, const void* dy, void* dw) const {
-    const auto in = to_floats(x, in_values(), shape_.type);
-    const auto gradient = to_floats(dy, out_values(), shape_.type);
-    std::vector<float> w(weight_values(), 0.0F);
-    const std::int64_t positions = shape_.batch * shape_.out_height() * shape_.out_width();
-#pragma omp parallel for schedule(static)
-    for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
-      for (std::int64_t position = 0; position < positions; ++position) {
-        const float g = gradient[static_cast<std::size_t>(position * shape_.out_channels + o)];
-        for_taps(position, [&](std::size_t pixel, std::int64_t tap) {
-          for (std::int64_t i = 0; i < shape_.channels_per_group(); ++i) {
-            w[weight_at(o, tap, i)] += g * in[pixel + first_seen(o) + static_cast<std::size_t>(i)];
-          }
-        });
-      }
-    }
-    convert(nullptr, w.data(), DataType::f32, dw, weight_gradient_type(), w.size());
-  }
-
- private:
-  [[nodiscard]] std::size_t in_values() const {
-    return static_cast<std::size_t>(shape_.batch * shape_.height * shape_.width *
-                                    shape_.in_channels);
-  }
-  [[nodiscard]] std::size_t out_values() const {
-    return static_cast<std::size_t>(shape_.batch * shape_.out_height() * shape_.out_width() *
-                                    shape_.out_channels);
-  }
-  [[nodiscard]] std::size_t weight_values() const {
-    return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel_columns() *
-                                    shape_.channels_per_group());
-  }
-  /// The first input channel of an output channel's group.
-  [[nodiscard]] std::size_t first_seen(std::int64_t o) const {
-    return static_cast<std::size_t>(o / (shape_.out_channels / shape_.groups) *
-                                    shape_.channels_per_group());
-  }
-  [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
-    return static_cast<std::size_t>(
-        (o * shape_.kernel * shape_.kernel_columns() + tap) * shape_.channels_per_group() + i);
-  }
-  /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not
-  /// padding.
-  template <typename Visit>
-  void for_taps(std::int64_t position, Visit&& visit) const {
-    const std::int64_t ow = position % shape_.out_width();
-    const std::int64_t oh = position / shape_.out_width() % shape_.out_height();
-    const std::int64_t n = position / shape_.out_width() / shape_.out_height();
-    for (std::int64_t kh = 0; kh < shape_.kernel; ++kh) {
-      for (std::int64_t kw = 0; kw < shape_.kernel_columns(); ++kw) {
-        const std::int64_t h = oh * shape_.stride - shape_.padding + kh;
-        const std::int64_t w = ow * shape_.stride - shape_.padding + kw;
-        if (h < 0 || w < 0 || h >= shape_.height || w >= shape_.width) continue;
-        visit(static_cast<std::size_t>(((n * shape_.height + h) * shape_.width + w) *
-                                       shape_.in_channels),
-              kh * shape_.kernel_columns() + kw);
-      }
-    }
-  }
-
-  ConvolutionShape shape_;
-};
-
-/// Queued work, which runs only as far as a caller waits.
+/// Queued work, in order.
 class LateQueue final {
  public:
-  void push(std::function<void()> work) { pending_.push_back(std::move(work)); }
+  struct Entry {
+    std::function<void()> work;
+    std::shared_ptr<HostPoint> after;  ///< null: it waits for nothing
+  };
+  void push(Entry entry) { pending_.push_back(std::move(entry)); }
   [[nodiscard]] std::size_t queued() const noexcept { return begun_ + pending_.size(); }
+  [[nodiscard]] std::size_t begun() const noexcept { return begun_; }
   [[nodiscard]] std::size_t left() const noexcept { return pending_.size(); }
-  void run_until(std::size_t count) {
-    while (begun_ < count) {
-      const std::function<void()> next = std::move(pending_.front());
-      pending_.pop_front();
-      ++begun_;
-      next();
-    }
-  }
-  void run_all() { run_until(queued()); }
-  /// Runs one operation, unless `count` operations have run already; returns whether they had.
-  [[nodiscard]] bool advance_to(std::size_t count) {
-    if (begun_ >= count) return true;
-    run_until(begun_ + 1);
-    return false;
+  [[nodiscard]] const Entry& next() const noexcept { return pending_.front(); }
+  void run_next() {
+    const Entry entry = std::move(pending_.front());
+    pending_.pop_front();
+    ++begun_;
+    entry.work();
   }
 
  private:
-  std::deque<std::function<void()>> pending_;
+  std::deque<Entry> pending_;
   std::size_t begun_ = 0;
 };
 
+/// Work as early and transfers as late as possible, or the other way around.
 class LateQueues final : public HostQueues {
  public:
   explicit LateQueues(HostWork when) : late_(when == HostWork::late) {}
 
   void push(Device::Queue queue, std::function<void()> work) override {
-    if (queue == Device::Queue::work && !late_) return work();
-    of(queue).push(std::move(work));
+    push(queue, {.work = std::move(work), .after = nullptr});
   }
   [[nodiscard]] std::shared_ptr<HostPoint> mark(Device::Queue queue) override {
-    return std::make_shared<Point>(of(queue));
+    return std::make_shared<Point>(*this, queue);
   }
   void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) override {
-    push(queue, [point = std::move(point)] { point->wait(); });
+    push(queue, {.work = [] {}, .after = std::move(point)});
   }
-  [[nodiscard]] bool runs_at_once() const noexcept override { return !late_; }
   [[nodiscard]] std::size_t left() const noexcept override { return work_.left(); }
-  void finish(Device::Queue queue) override { of(queue).run_all(); }
+  void finish(Device::Queue queue) override { run_until(queue, of(queue).queued()); }
 
  private:
   class Point final : public HostPoint {
    public:
-    explicit Point(LateQueue& queue) : queue_(queue), count_(queue.queued()) {}
-    void wait() override { queue_.run_until(count_); }
-    [[nodiscard]] bool reached() override { return queue_.advance_to(count_); }
+    Point(LateQueues& queues, Device::Queue queue)
+        : queues_(queues), queue_(queue), count_(queues.of(queue).queued()) {}
+    void wait() override { queues_.run_until(queue_, count_); }
+    [[nodiscard]] bool is_passed() const noexcept { return queues_.of(queue_).begun() >= count_; }
+    /// Runs one operation, unless it is passed already; returns whether it was.
+    [[nodiscard]] bool reached() override {
+      if (is_passed()) return true;
+      queues_.run_until(queue_, queues_.of(queue_).begun() + 1);
+      return false;
+    }
 
    private:
-    LateQueue& queue_;
+    LateQueues& queues_;
+    Device::Queue queue_;
     std::size_t count_;
   };
   [[nodiscard]] LateQueue& of(Device::Queue queue) noexcept {
     return queue == Device::Queue::work ? work_ : transfers_;
+  }
+  void push(Device::Queue queue, LateQueue::Entry entry) {
+    of(queue).push(std::move(entry));
+    if (queue == Device::Queue::work && !late_) finish(queue);
+    run_early_transfers();
+  }
+  void run_until(Device::Queue queue, std::size_t count) {
+    while (of(queue).begun() < count) {
+      if (is_ready(of(queue).next())) {
+        of(queue).run_next();
+        run_early_transfers();
+      } else {
+        const auto after = of(queue).next().after;
+        after->wait();
+      }
+    }
+  }
+  void run_early_transfers() {
+    while (late_ && transfers_.left() > 0 && is_ready(transfers_.next())) transfers_.run_next();
+  }
+  [[nodiscard]] static bool is_ready(const LateQueue::Entry& entry) noexcept {
+    return entry.after == nullptr || static_cast<const Point&>(*entry.after).is_passed();
   }
 
   bool late_;
@@ -207,150 +113,215 @@ class LateQueues final : public HostQueues {
   LateQueue transfers_;
 };
 
-/// The queue of transfers as a stream.
-class TransferStream final : public HostStream {
- public:
-  explicit TransferStream(HostQueues& queues) : queues_(queues) {}
-  void push(std::function<void()> work) override {
-    queues_.push(Device::Queue::transfers, std::move(work));
-  }
-
- private:
-  HostQueues& queues_;
-};
-
 /// The stream of kernels: pushes to the work queue, or to a recording.
 class WorkStream final : public HostStream {
  public:
-  explicit WorkStream(HostQueues& queues) : queues_(queues) {}
+  using Recording = std::vector<std::function<void()>>;
+  WorkStream(HostQueues& queues, const std::shared_ptr<HostMemory>& memory)
+      : queues_(queues), memory_(memory) {}
+
   void push(std::function<void()> work) override {
     if (recording_ != nullptr) return recording_->push_back(std::move(work));
-    queues_.push(Device::Queue::work, std::move(work));
+    queue(Device::Queue::work, std::move(work));
   }
-  using Recording = std::vector<std::function<void()>>;
+  void push_kernel(const Kernel& kernel, std::function<void()> work) override {
+    const std::type_index functor(kernel.functor);
+    if (recording_ == nullptr) {
+      ran_.insert(functor);
+    } else if (!ran_.contains(functor)) {
+      throw std::logic_error("a first run during a capture: " +
+                             boost::core::demangle(functor.name()));
+    }
+    push(std::move(work));
+  }
+  /// `ran`: whether the pass of a convolution has run.
+  void push_pass(bool& ran, std::function<void()> work) {
+    if (recording_ != nullptr && !ran) {
+      throw std::logic_error("a first run during a capture: a pass of a convolution");
+    }
+    ran = true;
+    push(std::move(work));
+  }
+  /// Only the work may access device memory.
+  void queue(Device::Queue queue, std::function<void()> work) {
+    queues_.push(queue, [memory = memory_, work = std::move(work)] {
+      const HostMemory::Access access(*memory);
+      work();
+    });
+  }
   [[nodiscard]] Recording record(const std::function<void()>& work) {
-    must_not_record();
+    capture.begin();
     Recording recording;
     recording_ = &recording;
-    work();
-    recording_ = nullptr;
+    queues_.set_capturing(true);
+    const auto end = [&] {
+      queues_.set_capturing(false);
+      recording_ = nullptr;
+      capture.end();
+    };
+    try {
+      work();
+    } catch (...) {
+      end();
+      throw;
+    }
+    end();
     return recording;
   }
-  /// A device refuses these during a recording too.
-  void must_not_record() const {
-    if (recording_ != nullptr) {
-      throw std::logic_error("a wait, a mark or an allocation in a recording");
-    }
-  }
+
+  HostCapture capture;
 
  private:
   HostQueues& queues_;
+  std::shared_ptr<HostMemory> memory_;
+  std::set<std::type_index> ran_;
   Recording* recording_ = nullptr;
 };
 
+/// The queue of transfers as a stream.
+class TransferStream final : public HostStream {
+ public:
+  explicit TransferStream(WorkStream& stream) : stream_(stream) {}
+  void push(std::function<void()> work) override {
+    stream_.capture.forbid("work in the queue of transfers");
+    stream_.queue(Device::Queue::transfers, std::move(work));
+  }
+
+ private:
+  WorkStream& stream_;
+};
+
 struct HostEvent final : Event {
+  explicit HostEvent(std::shared_ptr<LiveObjects> all) : alive(std::move(all)) {}
+  Liveness alive;
+  bool timed = false;
   std::shared_ptr<HostPoint> point;  ///< null: never marked
-  /// When the queue reached it; null: not a timed event.
+  /// When the queue reached the mark.
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 
+class HostDevice;
+
 class HostReplay final : public Replay {
  public:
-  explicit HostReplay(std::function<void()> queue) : queue_(std::move(queue)) {}
-  void queue() override { queue_(); }
+  HostReplay(WorkStream& stream, std::shared_ptr<LiveObjects> all, WorkStream::Recording recording)
+      : stream_(stream), all_(std::move(all)), recording_(std::move(recording)) {}
+  void queue() override {
+    all_->require(&stream_, "the stream of a recording");
+    stream_.capture.forbid("Replay::queue");
+    for (const std::function<void()>& each : recording_) stream_.push(each);
+  }
 
  private:
-  std::function<void()> queue_;
+  WorkStream& stream_;
+  std::shared_ptr<LiveObjects> all_;
+  WorkStream::Recording recording_;
 };
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(std::shared_ptr<HostQueues> queues)
-      : queues_(std::move(queues)), stream_(*queues_), transfer_stream_(*queues_) {}
+  HostDevice(std::shared_ptr<HostQueues> queues, HostMemoryGuard guard)
+      : queues_(std::move(queues)),
+        memory_(std::make_shared<HostMemory>(guard)),
+        stream_(*queues_, memory_),
+        transfer_stream_(stream_) {
+    live_->add(&stream_);
+    queues_->attach(memory_);
+  }
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+  ~HostDevice() override { live_->remove(&stream_); }
 
   [[nodiscard]] std::size_t work_left() const noexcept { return queues_->left(); }
+  [[nodiscard]] std::size_t exchanged_bytes() const noexcept { return memory_->exchanged_bytes(); }
+  [[nodiscard]] HostMemory& memory() noexcept { return *memory_; }
+  [[nodiscard]] WorkStream& work_stream() noexcept { return stream_; }
+  [[nodiscard]] const std::shared_ptr<LiveObjects>& live() const noexcept { return live_; }
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
-  [[nodiscard]] Stream stream() noexcept override {
-    return queues_->runs_at_once() ? nullptr : static_cast<HostStream*>(&stream_);
-  }
+  [[nodiscard]] Stream stream() noexcept override { return static_cast<HostStream*>(&stream_); }
   [[nodiscard]] Stream transfer_stream() noexcept override {
     return static_cast<HostStream*>(&transfer_stream_);
   }
   [[nodiscard]] HostJpegLibrary& jpeg_library() override { return jpeg_library_; }
+
   [[nodiscard]] void* allocate(std::size_t bytes) override {
-    void* const memory = allocate_host(bytes);
-    bytes_ += bytes;
-    peak_bytes_ = std::max(peak_bytes_, bytes_);
-    return memory;
+    stream_.capture.forbid("Device::allocate");
+    return memory_->allocate(bytes, MemoryPlace::device);
   }
   void release(void* memory, std::size_t bytes) noexcept override {
-    bytes_ -= bytes;
-    release_host(memory);
+    release(memory, bytes, MemoryPlace::device, "Device::release");
   }
-  [[nodiscard]] std::size_t exchanged_bytes() const noexcept { return exchanged_bytes_; }
   [[nodiscard]] void* allocate_exchanged(std::size_t bytes) override {
-    void* const memory = allocate(bytes);
-    exchanged_bytes_ += bytes;
-    return memory;
+    stream_.capture.forbid("Device::allocate_exchanged");
+    return memory_->allocate(bytes, MemoryPlace::exchanged);
   }
   void release_exchanged(void* memory, std::size_t bytes) noexcept override {
-    exchanged_bytes_ -= bytes;
-    release(memory, bytes);
+    release(memory, bytes, MemoryPlace::exchanged, "Device::release_exchanged");
   }
-  [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
+  [[nodiscard]] std::size_t peak_bytes() const noexcept override { return memory_->peak_bytes(); }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override {
-    stream_.must_not_record();
-    void* memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
-    if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory, 0xFF, bytes);
-    return memory;
+    stream_.capture.forbid("Device::allocate_host");
+    return memory_->allocate(bytes, MemoryPlace::host);
   }
-  /// Like cudaFreeHost, waits for all work that may use the memory.
   void release_host(void* memory) noexcept override {
-    queues_->finish(Queue::work);
-    queues_->finish(Queue::transfers);
-    std::free(memory);
+    stream_.capture.forbid_or_end("Device::release_host");
+    finish_all();
+    memory_->release_host(memory);
   }
+
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    copy_on_device(to, from, bytes);
+    memory_->require_device(to, bytes, "Device::copy_to_device");
+    memory_->require_host(from, bytes, "Device::copy_to_device");
+    copy(to, from, bytes);
   }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override {
-    copy_on_device(to, from, bytes);
+    memory_->require_host(to, bytes, "Device::copy_to_host");
+    memory_->require_device(from, bytes, "Device::copy_to_host");
+    copy(to, from, bytes);
   }
   void copy_on_device(void* to, const void* from, std::size_t bytes) override {
-    run_in(stream(), [=] { std::memmove(to, from, bytes); });
+    memory_->require_device(to, bytes, "Device::copy_on_device");
+    memory_->require_device(from, bytes, "Device::copy_on_device");
+    copy(to, from, bytes);
   }
   void clear(void* memory, std::size_t bytes) override {
-    run_in(stream(), [=] { std::memset(memory, 0, bytes); });
+    memory_->require_device(memory, bytes, "Device::clear");
+    if (bytes != 0) stream_.push([=] { std::memset(memory, 0, bytes); });
   }
   void transfer_to_device(void* to, const void* from, std::size_t bytes) override {
-    queues_->push(Queue::transfers, [=] { std::memcpy(to, from, bytes); });
+    stream_.capture.forbid("Device::transfer_to_device");
+    memory_->require_device(to, bytes, "Device::transfer_to_device");
+    memory_->require_host(from, bytes, "Device::transfer_to_device");
+    if (bytes != 0) stream_.queue(Queue::transfers, [=] { std::memcpy(to, from, bytes); });
   }
   void synchronize() override {
-    stream_.must_not_record();
+    stream_.capture.forbid("Device::synchronize");
+    const HostMemory::Access access(*memory_);  // once for all work, as in the other waits
     queues_->finish(Queue::work);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override {
-    return std::make_unique<HostEvent>();
+    stream_.capture.forbid("Device::make_event");
+    return std::make_unique<HostEvent>(live_);
   }
   [[nodiscard]] std::unique_ptr<Event> make_timed_event() override {
-    auto event = std::make_unique<HostEvent>();
-    event->time = std::make_shared<std::chrono::steady_clock::time_point>();
+    stream_.capture.forbid("Device::make_timed_event");
+    auto event = std::make_unique<HostEvent>(live_);
+    event->timed = true;
     return event;
   }
   [[nodiscard]] double seconds_between(const Event& begin, const Event& end) override {
-    const auto time = [](const Event& event) {
-      const auto& timed = static_cast<const HostEvent&>(event).time;
-      if (timed == nullptr) throw std::logic_error("the time of an event that is not timed");
-      return *timed;
+    const auto time = [this](const Event& event) {
+      const HostEvent& timed = existing(event);
+      if (!timed.timed) throw std::logic_error("the time of an event that is not timed");
+      if (timed.time == nullptr || *timed.time == std::chrono::steady_clock::time_point()) {
+        throw std::logic_error("the time of an event that the device has not reached");
+      }
+      return *timed.time;
     };
     return std::chrono::duration<double>(time(end) - time(begin)).count();
   }
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
-    if (queues_->runs_at_once()) return std::make_unique<HostReplay>(std::move(work));
-    return std::make_unique<HostReplay>([this, recording = stream_.record(work)] {
-      for (const std::function<void()>& each : recording) stream_.push(each);
-    });
+    return std::make_unique<HostReplay>(stream_, live_, stream_.record(work));
   }
   [[nodiscard]] double time(const std::function<void()>& work) override {
     synchronize();
@@ -360,33 +331,34 @@ class HostDevice final : public Device {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   void mark(Event& event, Queue queue) override {
-    stream_.must_not_record();
-    auto& marked = static_cast<HostEvent&>(event);
-    if (marked.time != nullptr) {
+    stream_.capture.forbid("Device::mark");
+    auto& marked = const_cast<HostEvent&>(existing(event));
+    if (marked.timed) {
+      marked.time = std::make_shared<std::chrono::steady_clock::time_point>();
       queues_->push(queue, [time = marked.time] { *time = std::chrono::steady_clock::now(); });
     }
     marked.point = queues_->mark(queue);
   }
   void queue_wait(Queue queue, const Event& event) override {
-    stream_.must_not_record();
-    const auto& point = static_cast<const HostEvent&>(event).point;
-    if (point != nullptr) queues_->wait(queue, point);
+    stream_.capture.forbid("Device::queue_wait");
+    if (const auto& point = existing(event).point; point != nullptr) queues_->wait(queue, point);
   }
   void wait(const Event& event) override {
-    stream_.must_not_record();
-    const auto& point = static_cast<const HostEvent&>(event).point;
-    if (point != nullptr) point->wait();
+    stream_.capture.forbid("Device::wait");
+    const HostMemory::Access access(*memory_);
+    if (const auto& point = existing(event).point; point != nullptr) point->wait();
   }
   /// Each query also runs one operation.
   [[nodiscard]] bool has_reached(const Event& event) override {
-    stream_.must_not_record();
-    const auto& point = static_cast<const HostEvent&>(event).point;
+    stream_.capture.forbid("Device::has_reached");
+    const auto& point = existing(event).point;
     return point == nullptr || point->reached();
   }
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                               ConvolutionPasses passes) override;
   [[nodiscard]] std::string algorithm_library() const override { return "the host, loops 1"; }
   [[nodiscard]] std::string fastest_algorithm(const ConvolutionRequest& request) override {
+    stream_.capture.forbid("Device::fastest_algorithm");
     convolutions_.timed.push_back(request);
     return fmt::format("loop {}", request.shape.kernel);
   }
@@ -396,20 +368,40 @@ class HostDevice final : public Device {
   [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }
 
  private:
+  void copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes != 0) stream_.push([=] { std::memmove(to, from, bytes); });
+  }
+  /// Like cudaFree, waits for all work that may use the memory.
+  void release(void* memory, std::size_t bytes, MemoryPlace place, const char* call) noexcept {
+    stream_.capture.forbid_or_end(call);
+    finish_all();
+    memory_->release(memory, bytes, place);
+  }
+  void finish_all() noexcept {
+    const HostMemory::Access access(*memory_);
+    queues_->finish(Queue::work);
+    queues_->finish(Queue::transfers);
+  }
+  [[nodiscard]] const HostEvent& existing(const Event& event) const {
+    const auto& host_event = static_cast<const HostEvent&>(event);
+    live_->require(&host_event.alive, "an event");
+    return host_event;
+  }
+
   std::shared_ptr<HostQueues> queues_;
+  std::shared_ptr<HostMemory> memory_;
+  std::shared_ptr<LiveObjects> live_ = std::make_shared<LiveObjects>();
   WorkStream stream_;
   TransferStream transfer_stream_;
   HostJpegLibrary jpeg_library_;
   HostConvolutions convolutions_;
-  std::size_t bytes_ = 0;
-  std::size_t peak_bytes_ = 0;
-  std::size_t exchanged_bytes_ = 0;
 };
 
 class HostConvolution final : public Convolution {
  public:
   HostConvolution(HostDevice& device, const ConvolutionShape& shape)
       : device_(device),
+        alive_(device.live()),
         loops_(shape),
         workspace_bytes_(64 * (1 + static_cast<std::size_t>(shape.out_channels % 7))) {}
 
@@ -419,43 +411,54 @@ class HostConvolution final : public Convolution {
     return loops_.weight_gradient_type();
   }
   void forward(const void* x, const void* weights, void* y, void* workspace) override {
-    overwrite(workspace);
-    run_in(device_.stream(), [=, loops = loops_] { loops.forward(x, weights, y); });
+    queue(0, workspace, [=](const ConvolutionLoops& loops) { loops.forward(x, weights, y); });
   }
   void backward_data(const void* dy, const void* weights, void* dx, void* workspace) override {
-    overwrite(workspace);
-    run_in(device_.stream(), [=, loops = loops_] { loops.backward_data(dy, weights, dx); });
+    queue(1, workspace,
+          [=](const ConvolutionLoops& loops) { loops.backward_data(dy, weights, dx); });
   }
   void backward_weights(const void* x, const void* dy, void* dw, void* workspace) override {
-    overwrite(workspace);
-    run_in(device_.stream(), [=, loops = loops_] { loops.backward_weights(x, dy, dw); });
+    queue(2, workspace, [=](const ConvolutionLoops& loops) { loops.backward_weights(x, dy, dw); });
   }
 
  private:
-  /// Fills the workspace with NaN, so that a memory plan that overlaps it with live values shows.
-  void overwrite(void* workspace) const {
-    run_in(device_.stream(),
-           [=, bytes = workspace_bytes_] { std::memset(workspace, 0xff, bytes); });
+  /// Also fills the workspace with NaN, so that a memory plan that overlaps it with live values
+  /// shows. Replaying a pass of a destroyed convolution fails: its engine may have been compiled
+  /// for it.
+  template <typename Pass>
+  void queue(std::size_t pass, void* workspace, const Pass& run) {
+    device_.memory().require_device(workspace, workspace_bytes_, "a convolution's workspace");
+    device_.work_stream().push_pass(
+        ran_[pass], [=, live = device_.live(), alive = &alive_, loops = loops_,
+                     bytes = workspace_bytes_] {
+          live->require(alive, "a convolution");
+          std::memset(workspace, 0xff, bytes);
+          run(loops);
+        });
   }
 
   HostDevice& device_;
+  Liveness alive_;
   ConvolutionLoops loops_;
   std::size_t workspace_bytes_;
+  std::array<bool, 3> ran_{};
 };
 
 std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape& shape,
                                                           ConvolutionPasses passes) {
+  stream_.capture.forbid("Device::make_convolution");
   convolutions_.made.emplace_back(shape, passes);
   return std::make_unique<HostConvolution>(*this, shape);
 }
 
 }  // namespace
 
-std::unique_ptr<Device> make_host_device(HostWork when) {
-  return make_host_device(std::make_shared<LateQueues>(when));
+std::unique_ptr<Device> make_host_device(HostWork when, HostMemoryGuard guard) {
+  return make_host_device(std::make_shared<LateQueues>(when), guard);
 }
-std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues) {
-  return std::make_unique<HostDevice>(std::move(queues));
+std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues,
+                                         HostMemoryGuard guard) {
+  return std::make_unique<HostDevice>(std::move(queues), guard);
 }
 
 const HostConvolutions& convolutions(const Device& host_device) {
@@ -472,6 +475,10 @@ HostJpegLibrary& jpeg_library(Device& host_device) {
 
 std::size_t work_left(const Device& host_device) {
   return dynamic_cast<const HostDevice&>(host_device).work_left();
+}
+
+std::shared_ptr<void> access_memory(Device& host_device) {
+  return std::make_shared<HostMemory::Access>(dynamic_cast<HostDevice&>(host_device).memory());
 }
 
 }  // namespace lockstep::gpu

@@ -2,6 +2,7 @@
 
 #include "../../../src/engine/gpu/device.hpp"
 #include "host_jpeg_library.hpp"
+#include "host_memory.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -11,7 +12,8 @@
 
 namespace lockstep::gpu {
 
-/// When queued work runs, to emulate fast and slow devices.
+/// When queued work runs, to emulate fast and slow devices. Transfers are the opposite: those of a
+/// fast device run when a caller waits for them, those of a slow device as early as events allow.
 enum class HostWork {
   at_once,  ///< before the call that queues it returns
   late      ///< when a caller waits for it
@@ -34,17 +36,27 @@ class HostQueues {
   [[nodiscard]] virtual std::shared_ptr<HostPoint> mark(Device::Queue queue) = 0;
   /// Later work of the queue runs after the point is reached.
   virtual void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) = 0;
-  [[nodiscard]] virtual bool runs_at_once() const noexcept { return false; }
+  /// The memory of the device, which work may access.
+  virtual void attach(std::shared_ptr<HostMemory> /*memory*/) {}
+  /// A capture of the work queue begins or ends.
+  virtual void set_capturing(bool /*capturing*/) {}
   /// Number of operations that have not run yet.
   [[nodiscard]] virtual std::size_t left() const noexcept { return 0; }
   /// Blocks until the queue is empty.
   virtual void finish(Device::Queue queue) = 0;
 };
 
-/// A Device on the host, for tests. Its memory is initialised to NaN, transfers run when they are
-/// waited for, and convolutions are plain loops that round as a GPU does.
-[[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
-[[nodiscard]] std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues);
+/// A Device on the host, for tests. Its memory is initialised to NaN, and convolutions are plain loops
+/// that round as a GPU does. Where CUDA forbids a call
+/// or leaves it undefined, it throws std::logic_error, or, from a destructor, ends the program:
+/// - a call that does not queue work, or a collective, during a capture;
+/// - the capture of a kernel or of a convolution's pass that has not run before;
+/// - a destroyed event, stream or convolution that is used, also by replayed work;
+/// - a copy whose sides are not the memory that its name says, or not all of one allocation.
+[[nodiscard]] std::unique_ptr<Device> make_host_device(
+    HostWork when = HostWork::at_once, HostMemoryGuard guard = HostMemoryGuard::off);
+[[nodiscard]] std::unique_ptr<Device> make_host_device(
+    std::shared_ptr<HostQueues> queues, HostMemoryGuard guard = HostMemoryGuard::off);
 /// The convolutions that a host device has made and timed, and the algorithms that were set.
 struct HostConvolutions {
   std::vector<std::pair<ConvolutionShape, ConvolutionPasses>> made;
@@ -58,5 +70,8 @@ struct HostConvolutions {
 [[nodiscard]] HostJpegLibrary& jpeg_library(Device& host_device);
 /// Number of operations queued on a host device that have not run yet.
 [[nodiscard]] std::size_t work_left(const Device& host_device);
+/// A host device's memory is accessible while the result exists; for stand-ins of libraries that
+/// communicate.
+[[nodiscard]] std::shared_ptr<void> access_memory(Device& host_device);
 
 }  // namespace lockstep::gpu

@@ -11,10 +11,26 @@
 namespace lockstep::gpu {
 namespace {
 
+using File = std::span<const std::uint8_t>;
+struct Handle {
+  Liveness alive;
+};
 struct State {
+  Liveness alive;
   int batch_size = 0;
 };
-using File = std::span<const std::uint8_t>;
+struct Parsed {
+  Liveness alive;
+  File file;
+};
+
+/// The object of a handle; throws if it is destroyed.
+template <typename T>
+T& existing(const LiveObjects& live, void* handle, const char* what) {
+  auto* const object = static_cast<T*>(handle);
+  live.require(&object->alive, what);
+  return *object;
+}
 
 void decode(File file, const JpegPlanes& to) {
   Image image;
@@ -32,42 +48,54 @@ void decode(File file, const JpegPlanes& to) {
 
 }  // namespace
 
+void HostJpegLibrary::require(JpegHandle handle) const {
+  (void)existing<Handle>(*live_, handle, "an nvjpegHandle_t");
+}
+
 JpegStatus HostJpegLibrary::create(JpegBackend backend, unsigned flags, JpegHandle* handle) {
   if (backend == JpegBackend::hardware && !has_engines) return JpegStatus::arch_mismatch;
   if (flags != jpeg_interpolates) return JpegStatus::invalid_parameter;
-  *handle = this;
+  *handle = new Handle{Liveness(live_)};
   return JpegStatus::success;
 }
 
-void HostJpegLibrary::destroy(JpegHandle /*handle*/) noexcept {}
+void HostJpegLibrary::destroy(JpegHandle handle) noexcept {
+  require(handle);
+  delete static_cast<Handle*>(handle);
+}
 
-JpegStatus HostJpegLibrary::hardware_decoder_info(JpegHandle /*handle*/, unsigned* engines,
+JpegStatus HostJpegLibrary::hardware_decoder_info(JpegHandle handle, unsigned* engines,
                                                   unsigned* cores_per_engine) {
+  require(handle);
   *engines = 1;
   *cores_per_engine = 8;
   return JpegStatus::success;
 }
 
-JpegStatus HostJpegLibrary::state_create(JpegHandle /*handle*/, JpegState* state) {
-  *state = new State;
+JpegStatus HostJpegLibrary::state_create(JpegHandle handle, JpegState* state) {
+  require(handle);
+  *state = new State{Liveness(live_)};
   return JpegStatus::success;
 }
 
 void HostJpegLibrary::state_destroy(JpegState state) noexcept {
-  delete static_cast<State*>(state);
+  delete &existing<State>(*live_, state, "an nvjpegJpegState_t");
 }
 
-JpegStatus HostJpegLibrary::decode_batched_initialize(JpegHandle /*handle*/, JpegState state,
+JpegStatus HostJpegLibrary::decode_batched_initialize(JpegHandle handle, JpegState state,
                                                       int batch_size, int /*host_threads*/,
                                                       JpegOutput output) {
   if (output != JpegOutput::interleaved_rgb) return JpegStatus::invalid_parameter;
-  static_cast<State*>(state)->batch_size = batch_size;
+  require(handle);
+  existing<State>(*live_, state, "an nvjpegJpegState_t").batch_size = batch_size;
   return JpegStatus::success;
 }
 
-JpegStatus HostJpegLibrary::decode_batched(JpegHandle /*handle*/, JpegState state,
+JpegStatus HostJpegLibrary::decode_batched(JpegHandle handle, JpegState state,
                                            const JpegFiles& files, JpegPlanes* to, Stream stream) {
-  const int count = std::exchange(static_cast<State*>(state)->batch_size, 0);
+  require(handle);
+  State& used = existing<State>(*live_, state, "an nvjpegJpegState_t");
+  const int count = std::exchange(used.batch_size, 0);
   if (count == 0) throw std::logic_error("decode_batched() without decode_batched_initialize()");
   std::vector<File> all;
   for (int i = 0; i < count; ++i) {
@@ -75,32 +103,37 @@ JpegStatus HostJpegLibrary::decode_batched(JpegHandle /*handle*/, JpegState stat
     const JpegStatus status = result ? result(all.back()) : JpegStatus::success;
     if (status != JpegStatus::success) return status;
   }
-  static_cast<State*>(state)->batch_size = count;
+  used.batch_size = count;
   batches.push_back(all.size());
-  run_in(stream, [all, planes = std::vector<JpegPlanes>(to, to + count)] {
+  run_in(stream, [all, planes = std::vector<JpegPlanes>(to, to + count), live = live_, state] {
+    (void)existing<State>(*live, state, "an nvjpegJpegState_t");
     for (std::size_t i = 0; i < all.size(); ++i) decode(all[i], planes[i]);
   });
   return JpegStatus::success;
 }
 
-JpegStatus HostJpegLibrary::stream_create(JpegHandle /*handle*/, JpegStream* stream) {
-  *stream = new File;
+JpegStatus HostJpegLibrary::stream_create(JpegHandle handle, JpegStream* stream) {
+  require(handle);
+  *stream = new Parsed{Liveness(live_), {}};
   return JpegStatus::success;
 }
 
 void HostJpegLibrary::stream_destroy(JpegStream stream) noexcept {
-  delete static_cast<File*>(stream);
+  delete &existing<Parsed>(*live_, stream, "an nvjpegJpegStream_t");
 }
 
-JpegStatus HostJpegLibrary::stream_parse_header(JpegHandle /*handle*/, const std::uint8_t* file,
+JpegStatus HostJpegLibrary::stream_parse_header(JpegHandle handle, const std::uint8_t* file,
                                                 std::size_t bytes, JpegStream stream) {
-  *static_cast<File*>(stream) = {file, bytes};
+  require(handle);
+  existing<Parsed>(*live_, stream, "an nvjpegJpegStream_t").file = {file, bytes};
   return JpegStatus::success;
 }
 
-JpegStatus HostJpegLibrary::decode_batched_supported(JpegHandle /*handle*/, JpegStream stream,
+JpegStatus HostJpegLibrary::decode_batched_supported(JpegHandle handle, JpegStream stream,
                                                      int* refused) {
-  *refused = refuses && refuses(*static_cast<File*>(stream)) ? 1 : 0;
+  require(handle);
+  const File file = existing<Parsed>(*live_, stream, "an nvjpegJpegStream_t").file;
+  *refused = refuses && refuses(file) ? 1 : 0;
   return JpegStatus::success;
 }
 

@@ -1,17 +1,20 @@
 #pragma once
 
 #include "../../../src/engine/gpu/jpeg_library.hpp"
+#include "host_rules.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep::gpu {
 
-/// Stands in for nvJPEG: decodes with the host's decoder, when the stream runs.
+/// Stands in for nvJPEG: decodes with the host's decoder, when the stream runs. A destroyed handle,
+/// state or stream that is used, also by queued work, throws std::logic_error.
 class HostJpegLibrary final : public JpegLibrary {
  public:
   bool has_engines = false;
@@ -40,6 +43,11 @@ class HostJpegLibrary final : public JpegLibrary {
                                                std::size_t bytes, JpegStream stream) override;
   [[nodiscard]] JpegStatus decode_batched_supported(JpegHandle handle, JpegStream stream,
                                                     int* refused) override;
+
+ private:
+  void require(JpegHandle handle) const;
+
+  std::shared_ptr<LiveObjects> live_ = std::make_shared<LiveObjects>();
 };
 
 }  // namespace lockstep::gpu

@@ -129,8 +129,10 @@ Received load_on_device(const Dataset& dataset, LoaderOptions options, Device& d
   while (const auto loaded = loader->next()) {
     input.begin(loaded->batch);
     const DeviceBatch taken = input.take(loaded->batch, extent);
+    std::vector<std::uint8_t> pixels(pixel_bytes(loaded->batch));
+    device.copy_to_host(pixels.data(), taken.images.data, pixels.size());
     device.synchronize();
-    all.add(loaded->batch, taken.images.data);
+    all.add(loaded->batch, pixels.data());
     input.release();
   }
   return all;
@@ -138,7 +140,7 @@ Received load_on_device(const Dataset& dataset, LoaderOptions options, Device& d
 
 struct Decoding {
   explicit Decoding(HostWork when, const BatchDecoderOptions& options = {})
-      : device(make_host_device(when)),
+      : device(make_host_device(when, HostMemoryGuard::on)),
         input(*device, 3, std::make_unique<BatchDecoder>(*device, options)) {}
   std::unique_ptr<Device> device;
   InputQueue input;

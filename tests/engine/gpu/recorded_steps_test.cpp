@@ -1,6 +1,7 @@
 #include "../../../src/engine/gpu/recorded_steps.hpp"
 
 #include "engine/gpu/host_device.hpp"
+#include "gpu/kernels/host/host_stream.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -53,7 +54,8 @@ struct Fixture {
       steps.push_back({.name = "step",
                        .run =
                            [this, i](const LaunchContext& context) {
-                             seen.push_back({i, context.loss_scale, context.accumulate});
+                             const Seen arguments{i, context.loss_scale, context.accumulate};
+                             run_in(context.stream(), [=, this] { seen.push_back(arguments); });
                            },
                        .filled = filled[i]});
     }
@@ -107,7 +109,11 @@ BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
   Fixture fixture;
   std::vector<BatchLabels> seen;
   fixture.steps = {{.name = "step",
-                    .run = [&](const LaunchContext& context) { seen.push_back(context.labels); }}};
+                    .run =
+                        [&](const LaunchContext& context) {
+                          run_in(context.stream(),
+                                 [&, labels = context.labels] { seen.push_back(labels); });
+                        }}};
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
   const ImageMix mix{};
   const std::uint64_t mask = 0;
@@ -187,8 +193,8 @@ BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
   for (std::size_t i = 0; i < fixture.steps.size(); ++i) {
     fixture.steps[i].name = "step " + std::to_string(i);
   }
-  fixture.steps[3].run = [](const LaunchContext&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  fixture.steps[3].run = [](const LaunchContext& context) {
+    run_in(context.stream(), [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
   };
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
   StoringTimer timer;

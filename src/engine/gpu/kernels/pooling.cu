@@ -17,6 +17,7 @@ LOCKSTEP_HOST_DEVICE Indices<count> read_indices(const std::uint8_t* from) {
 #ifdef __CUDA_ARCH__
   return *reinterpret_cast<const Indices<count>*>(from);
 #else
+  require_aligned(from, sizeof(Indices<count>));
   Indices<count> result;
   std::memcpy(&result, from, sizeof(result));
   return result;
@@ -27,6 +28,7 @@ LOCKSTEP_HOST_DEVICE void write_indices(std::uint8_t* to, const Indices<count>& 
 #ifdef __CUDA_ARCH__
   *reinterpret_cast<Indices<count>*>(to) = from;
 #else
+  require_aligned(to, sizeof(from));
   std::memcpy(to, &from, sizeof(from));
 #endif
 }

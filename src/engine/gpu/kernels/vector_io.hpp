@@ -6,8 +6,9 @@
 #include "lockstep/core/host_device.hpp"
 
 #include <bit>
-#include <cassert>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -59,6 +60,15 @@ LOCKSTEP_HOST_DEVICE Floats<count> filled(float value) {
   return result;
 }
 
+#ifndef __CUDA_ARCH__
+/// A device faults at a misaligned access; the host ends the program, also without assertions.
+inline void require_aligned(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes == 0) return;
+  std::fprintf(stderr, "a kernel accesses %zu bytes at %p, which is not aligned\n", bytes, address);
+  std::abort();
+}
+#endif
+
 /// Sixteen bytes of memory.
 struct alignas(16) Packed128 {
   std::uint32_t words[4];
@@ -68,7 +78,7 @@ LOCKSTEP_HOST_DEVICE inline Packed128 load128(const void* from) {
   const uint4 words = *static_cast<const uint4*>(from);
   return {{words.x, words.y, words.z, words.w}};
 #else
-  assert(reinterpret_cast<std::uintptr_t>(from) % sizeof(Packed128) == 0);
+  require_aligned(from, sizeof(Packed128));
   Packed128 packed;
   std::memcpy(&packed, from, sizeof(packed));
   return packed;
@@ -83,7 +93,7 @@ LOCKSTEP_HOST_DEVICE inline void store128(void* to, const Packed128& packed) {
                  "r"(packed.words[2]), "r"(packed.words[3])
                : "memory");
 #else
-  assert(reinterpret_cast<std::uintptr_t>(to) % sizeof(Packed128) == 0);
+  require_aligned(to, sizeof(Packed128));
   std::memcpy(to, &packed, sizeof(packed));
 #endif
 }

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "../../../src/engine/gpu/device.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::gpu {
+
+/// The passes of a convolution as plain loops, which round as a GPU does.
+class ConvolutionLoops final {
+ public:
+  explicit ConvolutionLoops(const ConvolutionShape& shape) : shape_(shape) {}
+
+  // fp16 weight gradients are cast to the fp32 arena; others are written to it directly. Tests
+  // cover both.
+  [[nodiscard]] DataType weight_gradient_type() const noexcept {
+    return shape_.type == DataType::f16 ? DataType::f16 : DataType::f32;
+  }
+  void forward(const void* x, const void* weights, void* y) const;
+  void backward_data(const void* dy, const void* weights, void* dx) const;
+  void backward_weights(const void* x, const void* dy, void* dw) const;
+
+ private:
+  [[nodiscard]] std::size_t in_values() const {
+    return static_cast<std::size_t>(shape_.batch * shape_.height * shape_.width *
+                                    shape_.in_channels);
+  }
+  [[nodiscard]] std::size_t out_values() const {
+    return static_cast<std::size_t>(shape_.batch * shape_.out_height() * shape_.out_width() *
+                                    shape_.out_channels);
+  }
+  [[nodiscard]] std::size_t weight_values() const {
+    return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel_columns() *
+                                    shape_.channels_per_group());
+  }
+  /// The first input channel of an output channel's group.
+  [[nodiscard]] std::size_t first_seen(std::int64_t o) const {
+    return static_cast<std::size_t>(o / (shape_.out_channels / shape_.groups) *
+                                    shape_.channels_per_group());
+  }
+  [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
+    return static_cast<std::size_t>(
+        (o * shape_.kernel * shape_.kernel_columns() + tap) * shape_.channels_per_group() + i);
+  }
+  /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not
+  /// padding.
+  template <typename Visit>
+  void for_taps(std::int64_t position, Visit&& visit) const {
+    const std::int64_t ow = position % shape_.out_width();
+    const std::int64_t oh = position / shape_.out_width() % shape_.out_height();
+    const std::int64_t n = position / shape_.out_width() / shape_.out_height();
+    for (std::int64_t kh = 0; kh < shape_.kernel; ++kh) {
+      for (std::int64_t kw = 0; kw < shape_.kernel_columns(); ++kw) {
+        const std::int64_t h = oh * shape_.stride - shape_.padding + kh;
+        const std::int64_t w = ow * shape_.stride - shape_.padding + kw;
+        if (h < 0 || w < 0 || h >= shape_.height || w >= shape_.width) continue;
+        visit(static_cast<std::size_t>(((n * shape_.height + h) * shape_.width + w) *
+                                       shape_.in_channels),
+              kh * shape_.kernel_columns() + kw);
+      }
+    }
+  }
+
+  ConvolutionShape shape_;
+};
+
+}  // namespace lockstep::gpu
