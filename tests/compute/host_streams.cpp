@@ -20,7 +20,6 @@ namespace {
 
 struct Fault {
   std::string kind;
-  int rank = -1;
   int number = 0;
 };
 
@@ -38,7 +37,6 @@ const std::optional<Fault>& planted_fault() {
         !std::getline(words, number) || its_rank != rank) {
       return std::nullopt;
     }
-    read.rank = std::stoi(its_rank);
     read.number = std::stoi(number);
     return read;
   }();
@@ -64,12 +62,14 @@ struct Hang final : StandInTask {
   [[nodiscard]] bool attempt() override { return false; }
 };
 
+using Clock = std::chrono::steady_clock;
+
 /// Takes time, but none of the host's.
 struct Delay final : StandInTask {
-  std::chrono::milliseconds time{};
-  std::optional<std::chrono::steady_clock::time_point> end = {};
+  Clock::duration time{};
+  std::optional<Clock::time_point> end = {};
   [[nodiscard]] bool attempt() override {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
     if (!end) end = now + time;
     if (now < *end) return false;
     end.reset();
@@ -77,21 +77,20 @@ struct Delay final : StandInTask {
   }
 };
 
-/// Adds a delay amid the work of each backward.
+/// Each work in the compute stream takes `factor` times as long, however busy the machine is.
 class SlowQueues final : public gpu::HostQueues {
  public:
   using Queue = gpu::Device::Queue;
-  SlowQueues(Streams& streams, std::chrono::milliseconds time)
-      : streams_(streams), inner_(streams.nccl.queues, streams.compute) {
-    delay_.time = time;
-  }
-  void begin_backward() noexcept { left_ = 2; }
+  SlowQueues(Streams& streams, int factor)
+      : streams_(streams), inner_(streams.nccl.queues, streams.compute), factor_(factor) {}
   void push(Queue queue, std::function<void()> work) override {
-    inner_.push(queue, std::move(work));
-    // The first work is the mark of the backward's begin.
-    if (queue == Queue::work && left_ > 0 && --left_ == 0) {
-      streams_.nccl.queues.queue(streams_.compute, delay_);
-    }
+    if (queue != Queue::work) return inner_.push(queue, std::move(work));
+    inner_.push(queue, [this, work = std::move(work)] {
+      const auto begin = Clock::now();
+      work();
+      delay_.time = (factor_ - 1) * (Clock::now() - begin);
+    });
+    streams_.nccl.queues.queue(streams_.compute, delay_);
   }
   [[nodiscard]] std::shared_ptr<gpu::HostPoint> mark(Queue queue) override {
     return inner_.mark(queue);
@@ -99,37 +98,31 @@ class SlowQueues final : public gpu::HostQueues {
   void wait(Queue queue, std::shared_ptr<gpu::HostPoint> point) override {
     inner_.wait(queue, std::move(point));
   }
+  void attach(std::shared_ptr<gpu::HostMemory> memory) override {
+    inner_.attach(std::move(memory));
+  }
+  void set_capturing(bool capturing) override { inner_.set_capturing(capturing); }
   void finish(Queue queue) override { inner_.finish(queue); }
 
  private:
   Streams& streams_;
   NcclHostQueues inner_;
+  int factor_;
   Delay delay_;
-  int left_ = 0;  ///< work until the delay
 };
-
-/// Of the device that is slow; null: none.
-std::shared_ptr<SlowQueues>& slow_queues() {
-  static std::shared_ptr<SlowQueues> queues;
-  return queues;
-}
 
 class FaultMarks final : public PhaseMarks {
  public:
-  explicit FaultMarks(Fault fault) : fault_(std::move(fault)) {}
+  explicit FaultMarks(int hanging) : hanging_(hanging) {}
   void begin_step(std::int64_t step) noexcept override { step_ = step; }
   void enter(const char* name, bool /*outside*/) noexcept override {
-    const std::string_view phase = name;
-    if (phase != "backward") return;
-    if (slow_queues() != nullptr) slow_queues()->begin_backward();
-    if (fault_.kind == "hang" && step_ == fault_.number) {
-      streams().nccl.queues.queue(streams().compute, hang_);
-    }
+    if (std::string_view(name) != "backward" || step_ != hanging_) return;
+    streams().nccl.queues.queue(streams().compute, hang_);
   }
   void start_bucket(int /*bucket*/) noexcept override {}
 
  private:
-  Fault fault_;
+  std::int64_t hanging_;
   std::int64_t step_ = 0;
   Hang hang_;
 };
@@ -143,9 +136,7 @@ bool uses_host_streams() {
 std::unique_ptr<gpu::Device> make_device_with_streams() {
   Streams& own = streams();
   if (planted_fault() && planted_fault()->kind == "slow") {
-    slow_queues() =
-        std::make_shared<SlowQueues>(own, std::chrono::milliseconds(planted_fault()->number));
-    return gpu::make_host_device(slow_queues());
+    return gpu::make_host_device(std::make_shared<SlowQueues>(own, planted_fault()->number));
   }
   return gpu::make_host_device(std::make_shared<NcclHostQueues>(own.nccl.queues, own.compute));
 }
@@ -171,8 +162,8 @@ std::unique_ptr<DeviceCommunicator> make_staged_with_streams(
 }
 
 PhaseMarks* fault_marks() {
-  if (!planted_fault()) return nullptr;
-  static FaultMarks marks(*planted_fault());
+  if (!planted_fault() || planted_fault()->kind != "hang") return nullptr;
+  static FaultMarks marks(planted_fault()->number);
   return &marks;
 }
 

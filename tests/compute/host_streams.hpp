@@ -15,8 +15,8 @@ namespace lockstep::test {
 /// The host as a device with streams: queued work runs while the host waits or queries, and NCCL's
 /// communicators are the real ones over a stand-in for NCCL's calls. HOST_MODULE_GPU requests it
 /// and plants a fault, if it is not empty:
-///   hang:RANK:STEP  the device hangs at the beginning of that step's backward
-///   slow:RANK:MS    each backward takes so many milliseconds longer
+///   hang:RANK:STEP    the device hangs at the beginning of that step's backward
+///   slow:RANK:FACTOR  its work takes so many times as long
 [[nodiscard]] bool uses_host_streams();
 [[nodiscard]] std::unique_ptr<gpu::Device> make_device_with_streams();
 [[nodiscard]] std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_with_streams(
@@ -24,7 +24,7 @@ namespace lockstep::test {
     const NcclCommunicatorOptions& options);
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_staged_with_streams(
     std::unique_ptr<Communicator> host, const StagedCommunicatorOptions& options);
-/// Plants the faults; null: none is planted on this rank.
+/// Plants a hang; null: none is planted on this rank.
 [[nodiscard]] PhaseMarks* fault_marks();
 
 }  // namespace lockstep::test

@@ -139,7 +139,7 @@ def a_hung_gpu_is_named_among_four_and_by_each_communicator(folder):
 
 
 def a_slow_gpu_is_named_though_its_host_is_not_slow(folder):
-    if (env := with_gpu_fault("slow:1:60")) is None:
+    if (env := with_gpu_fault("slow:1:10")) is None:
         return
     data = write_shards(folder / "data", samples=24 * 2 * 4)
     directory = folder / "run"
@@ -147,7 +147,7 @@ def a_slow_gpu_is_named_though_its_host_is_not_slow(folder):
     named = re.search(rf"epoch 1: rank 1 \({HOST}\) is slow: its GPU takes \d+\.\d times the median rank's for forward and backward", output)
     assert named and f"rank 0 ({HOST}) is slow" not in output, output
     (found,) = events(directory, "straggler")
-    assert found["rank"] == 1 and found["by"] == "gpu" and found["factor"] > 2 and found["seconds"]["gpu"]["p50"] >= 0.06, found
+    assert found["rank"] == 1 and found["by"] == "gpu" and found["factor"] > 2, found
     fast = sorted(event["seconds"]["gpu"] for event in events(directory, "step"))[12]  # rank 0's
     assert 0 < 2 * fast < found["seconds"]["gpu"]["p50"], fast
 
