@@ -115,7 +115,8 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
     auto access = finish();
     return started(host_->start_all_reduce_buffer(buffer, op), std::move(access));
   }
-  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
     auto access = finish();
     return started(host_->start_reduce_scatter_buffer(all, mine, op), std::move(access));
   }

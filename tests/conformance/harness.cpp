@@ -278,8 +278,7 @@ std::vector<Candidate> candidates() {
       return gpu::make_device_engine(
           gpu::make_host_device(when, when == gpu::HostWork::late ? gpu::HostMemoryGuard::on
                                                                   : gpu::HostMemoryGuard::off),
-          graph,
-          {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
+          graph, {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
   const SumOverRanks one_rank = [](std::span<double>) {};

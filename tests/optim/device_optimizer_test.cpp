@@ -94,7 +94,8 @@ void check_norms_of_parts(OptimizerKind kind) {
   // A rank keeps parts of two units; the sum over ranks adds the parts of the others.
   ArenaLayout layout = odd_layout();
   const Config config = config_of({.name = "", .kind = kind});
-  const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
+  const std::shared_ptr<gpu::Device> device =
+      gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
   const std::size_t cut = 64;
   layout.units = {{.begin = 0, .end = cut}, {.begin = cut, .end = layout.size()}};
   int sums = 0;
@@ -146,7 +147,8 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_match_those_on_a_cpu) {
   const ArenaLayout layout = odd_layout();
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
-      const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
+      const std::shared_ptr<gpu::Device> device =
+          gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
       const auto expected = make_optimizer(config_of(each), layout);
       const auto actual = gpu::make_device_optimizer(device, config_of(each), layout);
       BOOST_TEST(actual->name() == expected->name());
@@ -197,7 +199,8 @@ BOOST_AUTO_TEST_CASE(lars_and_lamb_sum_the_norms_of_separate_parts) {
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_matches_that_on_a_cpu) {
   const ArenaLayout layout = odd_layout();
-  const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
+  const std::shared_ptr<gpu::Device> device =
+      gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
   const auto optimizer = gpu::make_device_optimizer(device, Config{}, layout);
   const std::vector<float> values = random_arena(layout, 1);
   DeviceValues device_values(*device, layout.size());
@@ -293,7 +296,8 @@ BOOST_AUTO_TEST_CASE(a_device_decides_like_the_host) {
     const Config config = config_of({.name = "", .kind = kind});
     for (const Decision& each : decisions) {
       BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind) << ", " << each.what) {
-        const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
+        const std::shared_ptr<gpu::Device> device =
+            gpu::make_host_device(gpu::HostWork::late, gpu::HostMemoryGuard::on);
         const auto expected = gpu::make_device_optimizer(device, config, layout);
         const auto actual = gpu::make_device_optimizer(device, config, layout);
         const std::vector<float> start = random_arena(layout, 0);

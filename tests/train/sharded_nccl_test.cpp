@@ -217,8 +217,8 @@ BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_trainin
 
 BOOST_AUTO_TEST_CASE(a_capture_contains_no_collective) {
   Links links(world->size(), OnDevice::Wait::ordered);
-  const auto device = gpu::make_host_device(
-      std::make_shared<NcclHostQueues>(links.nccl->queues, links.compute));
+  const auto device =
+      gpu::make_host_device(std::make_shared<NcclHostQueues>(links.nccl->queues, links.compute));
   const gpu::DeviceArray<float> values(*device, 8);
 
   BOOST_CHECK_EXCEPTION(

@@ -5,8 +5,8 @@
 #include "host_memory.hpp"
 #include "host_rules.hpp"
 
-#include <boost/core/demangle.hpp>
 #include <fmt/format.h>
+#include <boost/core/demangle.hpp>
 
 #include <array>
 #include <chrono>
@@ -428,13 +428,12 @@ class HostConvolution final : public Convolution {
   template <typename Pass>
   void queue(std::size_t pass, void* workspace, const Pass& run) {
     device_.memory().require_device(workspace, workspace_bytes_, "a convolution's workspace");
-    device_.work_stream().push_pass(
-        ran_[pass], [=, live = device_.live(), alive = &alive_, loops = loops_,
-                     bytes = workspace_bytes_] {
-          live->require(alive, "a convolution");
-          std::memset(workspace, 0xff, bytes);
-          run(loops);
-        });
+    device_.work_stream().push_pass(ran_[pass], [=, live = device_.live(), alive = &alive_,
+                                                 loops = loops_, bytes = workspace_bytes_] {
+      live->require(alive, "a convolution");
+      std::memset(workspace, 0xff, bytes);
+      run(loops);
+    });
   }
 
   HostDevice& device_;

@@ -46,9 +46,9 @@ class HostQueues {
   virtual void finish(Device::Queue queue) = 0;
 };
 
-/// A Device on the host, for tests. Its memory is initialised to NaN, and convolutions are plain loops
-/// that round as a GPU does. Where CUDA forbids a call
-/// or leaves it undefined, it throws std::logic_error, or, from a destructor, ends the program:
+/// A Device on the host, for tests. Its memory is initialised to NaN, and convolutions are plain
+/// loops that round as a GPU does. Where CUDA forbids a call or leaves it undefined, it throws
+/// std::logic_error, or, from a destructor, ends the program:
 /// - a call that does not queue work, or a collective, during a capture;
 /// - the capture of a kernel or of a convolution's pass that has not run before;
 /// - a destroyed event, stream or convolution that is used, also by replayed work;

@@ -43,9 +43,7 @@ struct Fixture {
   void add_values() {
     add(device->stream(), DataType::f32, values.data(), values.data(), others.data(), 64);
   }
-  void convolve() {
-    convolution->forward(x.data(), weights.data(), y.data(), workspace.data());
-  }
+  void convolve() { convolution->forward(x.data(), weights.data(), y.data(), workspace.data()); }
   DeviceArray<float> x{*device, 72};
   DeviceArray<float> weights{*device, 64};
   DeviceArray<float> y{*device, 72};
@@ -212,8 +210,8 @@ BOOST_FIXTURE_TEST_CASE(copies_have_the_sides_that_their_names_say, Fixture) {
                       [&] { device->copy_to_device(values.data(), others.data(), 8); }));
   BOOST_TEST(violates("is not device memory",
                       [&] { device->copy_to_host(there.data(), pinned.data(), 8); }));
-  BOOST_TEST(violates("is device memory",
-                      [&] { device->copy_to_host(values.data(), others.data(), 8); }));
+  BOOST_TEST(
+      violates("is device memory", [&] { device->copy_to_host(values.data(), others.data(), 8); }));
   BOOST_TEST(violates("260 bytes from byte 0",
                       [&] { device->copy_on_device(values.data(), others.data(), 260); }));
   BOOST_TEST(violates("256 bytes from byte 4", [&] { device->clear(values.data() + 1, 256); }));
@@ -292,7 +290,8 @@ BOOST_AUTO_TEST_CASE(kernels_that_depend_on_an_order_of_blocks_give_wrong_values
     std::vector<std::int64_t> values(blocks);
     std::iota(values.begin(), values.end(), 0);
     std::vector<std::int64_t> moved(values);
-    for (std::int64_t& value : moved) value = std::clamp(value + distance, std::int64_t{0}, blocks - 1);
+    for (std::int64_t& value : moved)
+      value = std::clamp(value + distance, std::int64_t{0}, blocks - 1);
     std::vector<std::int64_t> summed(values);
 
     launch(nullptr, blocks * threads_per_block, CopyNeighbours{values.data(), blocks, distance});
@@ -374,8 +373,8 @@ BOOST_FIXTURE_TEST_CASE(destroyed_objects_of_the_jpeg_library_cannot_be_used, Fi
   HostJpegLibrary& library = jpeg_library(*device);
   JpegHandle handle = nullptr;
   JpegState state = nullptr;
-  BOOST_TEST((library.create(JpegBackend::hybrid, jpeg_interpolates, &handle) ==
-              JpegStatus::success));
+  BOOST_TEST(
+      (library.create(JpegBackend::hybrid, jpeg_interpolates, &handle) == JpegStatus::success));
   BOOST_TEST((library.state_create(handle, &state) == JpegStatus::success));
   const auto initialize = [&] {
     return library.decode_batched_initialize(handle, state, 1, 1, JpegOutput::interleaved_rgb);

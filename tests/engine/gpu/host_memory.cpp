@@ -118,8 +118,8 @@ void HostMemory::release(void* memory, std::size_t bytes, MemoryPlace place) noe
   }
   if (block->second.place != place || block->second.bytes != bytes) {
     end_program(fmt::format("allocation {} of {} bytes of {} is released as {} of {} bytes",
-                            block->second.number, block->second.bytes,
-                            name_of(block->second.place), name_of(place), bytes));
+                            block->second.number, block->second.bytes, name_of(block->second.place),
+                            name_of(place), bytes));
   }
   if (place != MemoryPlace::host) bytes_ -= bytes;
   if (place == MemoryPlace::exchanged) exchanged_bytes_ -= bytes;
@@ -170,9 +170,9 @@ void HostMemory::require_device(const void* memory, std::size_t bytes, const cha
     throw std::logic_error(fmt::format("{}: {} is not device memory", call, memory));
   }
   if (address + bytes > block->first + block->second.bytes) {
-    throw std::logic_error(fmt::format(
-        "{}: {} bytes from byte {} of allocation {}, which has {} bytes", call, bytes,
-        address - block->first, block->second.number, block->second.bytes));
+    throw std::logic_error(
+        fmt::format("{}: {} bytes from byte {} of allocation {}, which has {} bytes", call, bytes,
+                    address - block->first, block->second.number, block->second.bytes));
   }
 }
 

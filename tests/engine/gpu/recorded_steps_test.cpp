@@ -108,12 +108,10 @@ BOOST_AUTO_TEST_CASE(every_step_runs_once_per_call_with_the_calls_arguments) {
 BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
   Fixture fixture;
   std::vector<BatchLabels> seen;
-  fixture.steps = {{.name = "step",
-                    .run =
-                        [&](const LaunchContext& context) {
-                          run_in(context.stream(),
-                                 [&, labels = context.labels] { seen.push_back(labels); });
-                        }}};
+  fixture.steps = {{.name = "step", .run = [&](const LaunchContext& context) {
+                      run_in(context.stream(),
+                             [&, labels = context.labels] { seen.push_back(labels); });
+                    }}};
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
   const ImageMix mix{};
   const std::uint64_t mask = 0;

@@ -86,7 +86,8 @@ constexpr std::optional<std::size_t> bytes_of([[maybe_unused]] std::int64_t item
   return std::nullopt;
 }
 
-// A device may run blocks and items in any order: the host shuffles blocks and reverses their items.
+// A device may run blocks and items in any order: the host shuffles blocks and reverses their
+// items.
 template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
   const HostStream::Kernel kernel{typeid(Functor), bytes_of<Functor>(items)};

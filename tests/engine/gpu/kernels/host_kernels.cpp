@@ -4,7 +4,8 @@
 namespace lockstep::gpu {
 
 Device& kernel_device() {
-  static const std::unique_ptr<Device> device = make_host_device(HostWork::late, HostMemoryGuard::on);
+  static const std::unique_ptr<Device> device =
+      make_host_device(HostWork::late, HostMemoryGuard::on);
   return *device;
 }
 bool kernels_contract() {

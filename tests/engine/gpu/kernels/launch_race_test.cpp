@@ -139,8 +139,7 @@ int main(int argc, char** argv) {
   if (argc > 1) return 0;
   int races_missed = 0;
   for (const int line : barrier_lines) {
-    const std::string command =
-        std::string(argv[0]) + " " + std::to_string(line) + " 2>/dev/null";
+    const std::string command = std::string(argv[0]) + " " + std::to_string(line) + " 2>/dev/null";
     const int status = std::system(command.c_str());
     if (WIFEXITED(status) && WEXITSTATUS(status) == 66) continue;
     std::fprintf(stderr, "without the barrier in line %d there is no race\n", line);
