@@ -11,9 +11,9 @@ namespace lockstep::cpu {
 LinearStep::LinearStep(std::string name, Operands operands, int threads)
     : name_(std::move(name)),
       operands_(std::move(operands)),
-      samples_(operands_.source.get_desc().dims()[0]),
-      in_features_(operands_.source.get_desc().dims()[1]),
-      out_features_(operands_.target.get_desc().dims()[1]),
+      samples_(dims_of(operands_.source.get_desc())[0]),
+      in_features_(dims_of(operands_.source.get_desc())[1]),
+      out_features_(dims_of(operands_.target.get_desc())[1]),
       threads_(region_threads(threads)) {}
 
 void LinearStep::run() {
