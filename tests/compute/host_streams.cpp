@@ -136,9 +136,11 @@ bool uses_host_streams() {
 std::unique_ptr<gpu::Device> make_device_with_streams() {
   Streams& own = streams();
   if (planted_fault() && planted_fault()->kind == "slow") {
-    return gpu::make_host_device(std::make_shared<SlowQueues>(own, planted_fault()->number));
+    return gpu::make_host_device(std::make_shared<SlowQueues>(own, planted_fault()->number),
+                                 gpu::HostMemoryGuard::on);
   }
-  return gpu::make_host_device(std::make_shared<NcclHostQueues>(own.nccl.queues, own.compute));
+  return gpu::make_host_device(std::make_shared<NcclHostQueues>(own.nccl.queues, own.compute),
+                               gpu::HostMemoryGuard::on);
 }
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_with_streams(

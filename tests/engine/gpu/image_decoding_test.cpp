@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(a_device_gives_the_pixels_of_the_host) {
       for (const int threads : {0, 3}) {
         const LoaderOptions options = options_for(*shards.dataset, augment, threads);
         const Received expected = load_on_host(*shards.dataset, options);
-        Decoding decoding(when, {.piece_bytes = threads == 0 ? std::size_t{9000} : 1U << 20});
+        Decoding decoding(when, {.piece_bytes = threads == 0 ? std::size_t{7000} : 1U << 20});
 
         const Received found =
             load_on_device(*shards.dataset, options, *decoding.device, decoding.input);
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(files_that_the_library_refuses_are_decoded_on_the_host) {
 
   Decoding by_header(HostWork::late);
   jpeg_library(*by_header.device).refuses = is_odd;
-  Decoding by_batch(HostWork::late, {.piece_bytes = 9000});
+  Decoding by_batch(HostWork::late, {.piece_bytes = 7000});
   jpeg_library(*by_batch.device).result = [&](std::span<const std::uint8_t> file) {
     return is_odd(file) ? JpegStatus::bad_jpeg : JpegStatus::success;
   };

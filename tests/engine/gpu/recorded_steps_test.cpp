@@ -234,11 +234,12 @@ BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
 BOOST_AUTO_TEST_CASE(a_stopwatch_stops_during_collectives) {
   using namespace std::chrono_literals;
   Fixture fixture;
-  const auto sleep = [](std::chrono::milliseconds time) {
-    return [time](const LaunchContext& /*context*/) { std::this_thread::sleep_for(time); };
+  fixture.steps[1].run = [](const LaunchContext& context) {
+    run_in(context.stream(), [] { std::this_thread::sleep_for(20ms); });
   };
-  fixture.steps[1].run = sleep(20ms);
-  fixture.steps[2].run = sleep(150ms);
+  fixture.steps[2].run = [](const LaunchContext& /*context*/) {
+    std::this_thread::sleep_for(150ms);
+  };
   fixture.steps[2].collective = true;
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
   DeviceStopwatch stopwatch(*fixture.device);
