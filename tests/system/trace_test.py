@@ -120,7 +120,7 @@ def each_step_of_the_network_has_its_time(folder):
     """On a CPU, and on a device (the host module) by the device's clock; also if the device would otherwise replay a recording."""
     data = write_shards(folder / "data")
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
-    devices = {"cpu": []}
+    devices = {"cpu": ["--device", "cpu"]}
     if module and pathlib.Path(module).exists():
         devices |= {"graph": ["--device", "cuda", "--comm", "mpi"], "no-graph": ["--device", "cuda", "--comm", "mpi", "--no-cuda-graph"]}
     for name, more in devices.items():

@@ -205,7 +205,7 @@ class HostDevice final : public Device {
   }
   void synchronize() override {
     stream_.capture.forbid("Device::synchronize");
-    const HostMemory::Access access(*memory_);  // once for all work, as in the other waits
+    const auto access = access_for_queued_work();
     queues_->finish(Queue::work);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override {
@@ -254,7 +254,7 @@ class HostDevice final : public Device {
   }
   void wait(const Event& event) override {
     stream_.capture.forbid("Device::wait");
-    const HostMemory::Access access(*memory_);
+    const auto access = access_for_queued_work();
     if (const auto& point = existing(event).point; point != nullptr) point->wait();
   }
   /// Each query also runs one operation.
@@ -277,6 +277,11 @@ class HostDevice final : public Device {
   [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }
 
  private:
+  /// Makes memory accessible once for all work that a wait runs. Null if no work is queued: the
+  /// time of an event must be close to the end of the wait for it.
+  [[nodiscard]] std::unique_ptr<HostMemory::Access> access_for_queued_work() const {
+    return queues_->left() > 0 ? std::make_unique<HostMemory::Access>(*memory_) : nullptr;
+  }
   void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) stream_.push([=] { std::memmove(to, from, bytes); });
   }
@@ -287,7 +292,7 @@ class HostDevice final : public Device {
     memory_->release(memory, bytes, place);
   }
   void finish_all() noexcept {
-    const HostMemory::Access access(*memory_);
+    const auto access = access_for_queued_work();
     queues_->finish(Queue::work);
     queues_->finish(Queue::transfers);
   }
