@@ -220,7 +220,8 @@ void add_running_options(OptionTable<Config>& t) {
       .add(&Config::decode,
            {.name = "decode",
             .help = "what decodes the JPEG files of encoded shards: cpu: the loader; gpu: nvJPEG, "
-                    "to slightly other pixels; auto: cpu (gpu pays where few cores feed a GPU)",
+                    "to slightly other pixels; auto: cpu (gpu pays where there are few CPU cores "
+                    "per GPU)",
             .unit = "",
             .choices = {"auto", "cpu", "gpu"}})
       .add(

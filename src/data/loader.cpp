@@ -66,11 +66,18 @@ class RingLoader final : public Loader, private HostDecoding {
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
       TraceRow* const row = rows[static_cast<std::size_t>(i)];
-      threads_.emplace_back([this, row](const std::stop_token& stop) {
+      // Made here, as an error in a thread would end the process.
+      auto reader = std::make_unique<SampleReader>(dataset_, options_, normalizer_);
+      threads_.emplace_back([this, row, reader = std::move(reader)](const std::stop_token& stop) {
         allow_cores(options_.cores);
-        work(stop, row);
+        work(stop, row, *reader);
       });
     }
+  }
+  RingLoader(const RingLoader&) = delete;
+  RingLoader& operator=(const RingLoader&) = delete;
+  ~RingLoader() override {
+    if (encodes_) options_.format.decoding->finish();  // may read files of a slot
   }
 
   using Loader::next;
@@ -313,8 +320,7 @@ class RingLoader final : public Loader, private HostDecoding {
     return {{{"batch", n}, {"position", first}, {"samples", end - begin}}};
   }
 
-  void work(const std::stop_token& stop, TraceRow* row) {
-    SampleReader reader(dataset_, options_, normalizer_);
+  void work(const std::stop_token& stop, TraceRow* row, SampleReader& reader) {
     std::unique_lock lock(mutex_);
     for (;;) {
       Slot* slot = nullptr;

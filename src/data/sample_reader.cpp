@@ -125,7 +125,12 @@ auto SampleReader::of_sample(std::int64_t index, const Work& work) {
   }
 }
 
-void SampleReader::resize(std::int64_t index, Region region) {
+void SampleReader::decode_region(std::int64_t index, const Region& region) {
+  const Region decoded = of_sample(index, [&] { return decoder_.decode(region, decoded_); });
+  resampler_.resize(decoded_.pixels, decoded_.shape, decoded, options_.image, resized_);
+}
+
+void SampleReader::resize(std::int64_t index, const Region& region) {
   if (filter_ != nullptr && decoder_.is_plain() && filter_->accepts(raw_.bytes)) {
     left_ = {.file = raw_.bytes.data(),
              .bytes = raw_.bytes.size(),
@@ -136,11 +141,10 @@ void SampleReader::resize(std::int64_t index, Region region) {
     return;
   }
   if (dataset_.info().encoded) {
-    region = of_sample(index, [&] { return decoder_.decode(region, decoded_); });
-    pixels_ = decoded_.pixels;
-    shape_ = decoded_.shape;
+    decode_region(index, region);
+  } else {
+    resampler_.resize(pixels_, shape_, region, options_.image, resized_);
   }
-  resampler_.resize(pixels_, shape_, region, options_.image, resized_);
   pixels_ = resized_.pixels;
   shape_ = resized_.shape;
 }
@@ -219,13 +223,12 @@ std::int32_t SampleReader::read(std::int64_t epoch, SampleCopy sample, PixelTarg
 
 void SampleReader::decode(SampleCopy sample, const EncodedImage& encoded, std::uint8_t* pixels) {
   const PixelCut& region = encoded.region;
-  of_sample(sample.sample, [&] {
-    static_cast<void>(decoder_.open({encoded.file, encoded.bytes}, options_.image.channels));
-    const Region decoded = decoder_.decode(
-        {.top = region.top, .left = region.left, .height = region.height, .width = region.width},
-        decoded_);
-    resampler_.resize(decoded_.pixels, decoded_.shape, decoded, options_.image, resized_);
-  });
+  static_cast<void>(of_sample(sample.sample, [&] {
+    return decoder_.open({encoded.file, encoded.bytes}, options_.image.channels);
+  }));
+  decode_region(
+      sample.sample,
+      {.top = region.top, .left = region.left, .height = region.height, .width = region.width});
   std::memcpy(pixels, resized_.pixels.data(), resized_.pixels.size());
 }
 

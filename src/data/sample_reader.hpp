@@ -58,7 +58,9 @@ class SampleReader final {
   auto of_sample(std::int64_t index, const Work& work);
   /// Decodes a region of the sample, if it is encoded, and resizes it to the network's image; or
   /// leaves both to the engine.
-  void resize(std::int64_t index, Region region);
+  void resize(std::int64_t index, const Region& region);
+  /// Decodes a region of the opened file and resizes it to `resized_`.
+  void decode_region(std::int64_t index, const Region& region);
 
   const Dataset& dataset_;
   const LoaderOptions& options_;

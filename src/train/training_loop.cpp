@@ -221,7 +221,7 @@ void TrainingLoop::report_decoding() {
   const auto [device, host] = decoding->counts();
   if (host == 0) return;
   parts_.reporter.say(fmt::format(
-      "images: {} of rank 0's {} were decoded by its loader, not by nvJPEG (grey, CMYK, "
+      "images so far: {} of rank 0's {} were decoded by its loader, not by nvJPEG (grey, CMYK, "
       "progressive or unusual files)",
       host, device + host));
 }

@@ -45,10 +45,12 @@ class FileFilter {
 class DeviceDecoding {
  public:
   virtual ~DeviceDecoding() = default;
-  /// "nvJPEG 13.0.1, hardware with 8 engines"
+  /// "nvJPEG 13.0.1, 1 JPEG engine of 8 cores"
   [[nodiscard]] virtual std::string description() const = 0;
-  /// Any thread may call it. The result must not outlive the engine.
+  /// The result must not outlive the engine.
   [[nodiscard]] virtual std::unique_ptr<FileFilter> make_filter() = 0;
+  /// Waits until no queued work reads a file.
+  virtual void finish() noexcept = 0;
   /// Images of all batches so far, by what decoded them.
   struct Counts {
     std::int64_t device = 0;

@@ -9,7 +9,7 @@
 namespace lockstep::cpu {
 
 /// target (N, C) = source (N, F) * weight (F, C) + bias (C), fp32. The bits of a sample's values do
-/// not depend on the rest of the batch, as those of oneDNN's inner product do without AVX-512.
+/// not depend on the rest of the batch. (Those of oneDNN's inner product do, without AVX-512.)
 class LinearStep final : public Step {
  public:
   struct Operands {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <vector>
 
 namespace lockstep::gpu {
 namespace {
@@ -43,25 +45,29 @@ struct BatchDecoder::Handle {
 
 struct BatchDecoder::Piece {
   Device& device;
-  std::shared_ptr<const Handle> handle;
+  const Handle& handle;
   JpegState state = nullptr;
   int initialized = 0;  ///< batch size of `state`; 0: none
   std::unique_ptr<Event> done;
+  // Arguments of the library.
+  std::vector<const std::uint8_t*> files;
+  std::vector<std::size_t> sizes;
+  std::vector<JpegPlanes> planes;
   DeviceArray<DecodedImage> host_images;
   DeviceArray<PixelCut> host_regions;
   DeviceArray<DecodedImage> images;
   DeviceArray<PixelCut> regions;
 
-  Piece(Device& on, std::shared_ptr<const Handle> of)
-      : device(on), handle(std::move(of)), done(on.make_event()) {
-    check(handle->library.state_create(handle->handle, &state), "nvjpegJpegStateCreate");
+  Piece(Device& on, const Handle& of) : device(on), handle(of), done(on.make_event()) {
+    check(handle.library.state_create(handle.handle, &state), "nvjpegJpegStateCreate");
   }
-  ~Piece() { handle->library.state_destroy(state); }
+  ~Piece() { handle.library.state_destroy(state); }
   Piece(const Piece&) = delete;
   Piece& operator=(const Piece&) = delete;
 
   void grow(std::size_t count) {
     if (images.size() >= count) return;
+    count = std::bit_ceil(count);  // so that few steps allocate
     using Place = MemoryPlace;
     host_images = DeviceArray<DecodedImage>(device, count, Place::host);
     host_regions = DeviceArray<PixelCut>(device, count, Place::host);
@@ -70,34 +76,33 @@ struct BatchDecoder::Piece {
   }
 };
 
-namespace {
-
 /// Asks the library whether it decodes a file in a batch.
-template <typename Handle>
-class LibraryFilter final : public FileFilter {
+class BatchDecoder::Filter final : public FileFilter {
  public:
-  explicit LibraryFilter(std::shared_ptr<const Handle> handle) : handle_(std::move(handle)) {
-    check(handle_->library.stream_create(handle_->handle, &stream_), "nvjpegJpegStreamCreate");
+  explicit Filter(const Handle& handle) : handle_(handle) {
+    check(handle_.library.stream_create(handle_.handle, &stream_), "nvjpegJpegStreamCreate");
   }
-  ~LibraryFilter() override { handle_->library.stream_destroy(stream_); }
-  LibraryFilter(const LibraryFilter&) = delete;
-  LibraryFilter& operator=(const LibraryFilter&) = delete;
+  ~Filter() override { handle_.library.stream_destroy(stream_); }
+  Filter(const Filter&) = delete;
+  Filter& operator=(const Filter&) = delete;
 
   [[nodiscard]] bool accepts(std::span<const std::byte> file) override {
-    JpegLibrary& library = handle_->library;
+    JpegLibrary& library = handle_.library;
     const auto* data = reinterpret_cast<const std::uint8_t*>(file.data());
     int refused = 1;
-    return library.stream_parse_header(handle_->handle, data, file.size(), stream_) ==
+    return library.stream_parse_header(handle_.handle, data, file.size(), stream_) ==
                JpegStatus::success &&
-           library.decode_batched_supported(handle_->handle, stream_, &refused) ==
+           library.decode_batched_supported(handle_.handle, stream_, &refused) ==
                JpegStatus::success &&
            refused == 0;
   }
 
  private:
-  std::shared_ptr<const Handle> handle_;
+  const Handle& handle_;
   JpegStream stream_ = nullptr;
 };
+
+namespace {
 
 struct Created {
   JpegHandle handle;
@@ -135,13 +140,16 @@ std::string describe(JpegLibrary& library, const Created& created) {
 BatchDecoder::BatchDecoder(Device& device, const BatchDecoderOptions& options)
     : device_(device), library_(device.jpeg_library()), options_(options) {
   const Created created = create(library_, options.backend);
-  handle_ = std::make_shared<const Handle>(library_, created.handle);
+  handle_ = std::make_unique<const Handle>(library_, created.handle);
   description_ = describe(library_, created);
-  for (auto& piece : pieces_) piece = std::make_unique<Piece>(device_, handle_);
+  for (auto& piece : pieces_) piece = std::make_unique<Piece>(device_, *handle_);
 }
 
 BatchDecoder::~BatchDecoder() {
-  // The library's states must not be destroyed under queued work.
+  finish();  // the library's states must not be destroyed under queued work
+}
+
+void BatchDecoder::finish() noexcept {
   try {
     for (const auto& piece : pieces_) device_.wait(*piece->done);
   } catch (const Error&) {  // the failed work is no longer queued
@@ -149,7 +157,7 @@ BatchDecoder::~BatchDecoder() {
 }
 
 std::unique_ptr<FileFilter> BatchDecoder::make_filter() {
-  return std::make_unique<LibraryFilter<Handle>>(handle_);
+  return std::make_unique<Filter>(*handle_);
 }
 
 std::vector<DecodeTarget> BatchDecoder::decode(const PixelImages& images,
@@ -190,9 +198,18 @@ void BatchDecoder::queue(const PixelImages& images, std::span<const DecodeTarget
   }
   grow(bytes, resize_images_workspace(extent, height, width));
   piece.grow(targets.size());
-  if (!decode_files(piece, images, targets)) {
-    refused.insert(refused.end(), targets.begin(), targets.end());
+  const JpegStatus status = decode_files(piece, images, targets);
+  if (status != JpegStatus::success) {
     device_.mark(*piece.done, Device::Queue::transfers);
+    if (!is_of_file(status)) check(status, "nvjpegDecodeBatched");
+    // Finds the refused files, so that the others' pixels do not depend on them.
+    if (targets.size() == 1) {
+      refused.push_back(targets.front());
+    } else {
+      const std::size_t half = targets.size() / 2;
+      queue(images, targets.first(half), refused);
+      queue(images, targets.subspan(half), refused);
+    }
     return;
   }
   device_.transfer_to_device(piece.images.data(), piece.host_images.data(),
@@ -213,25 +230,25 @@ void BatchDecoder::grow(std::size_t decoded, std::size_t workspace) {
   for (const auto& piece : pieces_) device_.wait(*piece->done);  // no work may use the old buffers
   if (decoded_.size() < decoded) {
     decoded_ = {};
-    decoded_ = DeviceArray<std::uint8_t>(device_, decoded);
+    decoded_ = DeviceArray<std::uint8_t>(device_, std::bit_ceil(decoded));
   }
   if (workspace_.size() < workspace) {
     workspace_ = {};
-    workspace_ = DeviceArray<std::byte>(device_, workspace);
+    workspace_ = DeviceArray<std::byte>(device_, std::bit_ceil(workspace));
   }
 }
 
-bool BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
-                                std::span<const DecodeTarget> targets) {
-  std::vector<const std::uint8_t*> files;
-  std::vector<std::size_t> sizes;
-  std::vector<JpegPlanes> planes;
+JpegStatus BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
+                                      std::span<const DecodeTarget> targets) {
+  piece.files.clear();
+  piece.sizes.clear();
+  piece.planes.clear();
   std::uint8_t* at = decoded_.data();
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const EncodedImage& image = images.encoded.images[targets[i].image];
-    files.push_back(reinterpret_cast<const std::uint8_t*>(image.file));
-    sizes.push_back(image.bytes);
-    planes.push_back(
+    piece.files.push_back(reinterpret_cast<const std::uint8_t*>(image.file));
+    piece.sizes.push_back(image.bytes);
+    piece.planes.push_back(
         {.channels = {at}, .pitch = {static_cast<std::size_t>(image.width * channels)}});
     piece.host_images.data()[i] = {
         .pixels = at, .resized = targets[i].pixels, .width = image.width};
@@ -245,13 +262,12 @@ bool BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
           "nvjpegDecodeBatchedInitialize");
     piece.initialized = count;
   }
-  const JpegStatus status =
-      library_.decode_batched(handle_->handle, piece.state, {files.data(), sizes.data()},
-                              planes.data(), device_.transfer_stream());
-  if (status == JpegStatus::success) return true;
-  piece.initialized = 0;  // a failed batch is reset
-  if (!is_of_file(status)) check(status, "nvjpegDecodeBatched");
-  return false;
+  const JpegStatus status = library_.decode_batched(handle_->handle, piece.state,
+                                                    {piece.files.data(), piece.sizes.data()},
+                                                    piece.planes.data(), device_.transfer_stream());
+  // After a failure the library must be initialized again.
+  if (status != JpegStatus::success) piece.initialized = 0;
+  return status;
 }
 
 }  // namespace lockstep::gpu

@@ -4,7 +4,6 @@
 #include "jpeg_library.hpp"
 #include "lockstep/core/batch.hpp"
 #include "lockstep/core/encoded_images.hpp"
-#include "lockstep/core/unique_handle.hpp"
 
 #include <array>
 #include <cstddef>
@@ -42,7 +41,7 @@ class BatchDecoder final : public DeviceDecoding {
 
   [[nodiscard]] std::string description() const override { return description_; }
   [[nodiscard]] std::unique_ptr<FileFilter> make_filter() override;
-
+  void finish() noexcept override;
   [[nodiscard]] Counts counts() const noexcept override { return counts_; }
   void count(const Counts& batch) noexcept {
     counts_.device += batch.device;
@@ -57,21 +56,21 @@ class BatchDecoder final : public DeviceDecoding {
 
  private:
   struct Handle;
+  class Filter;
   /// Memory of a piece that the host fills while the device may work on the piece before.
   struct Piece;
 
   void queue(const PixelImages& images, std::span<const DecodeTarget> targets,
              std::vector<DecodeTarget>& refused);
   void grow(std::size_t decoded, std::size_t workspace);
-  /// False if the library refuses a file.
-  [[nodiscard]] bool decode_files(Piece& piece, const PixelImages& images,
-                                  std::span<const DecodeTarget> targets);
+  [[nodiscard]] JpegStatus decode_files(Piece& piece, const PixelImages& images,
+                                        std::span<const DecodeTarget> targets);
 
   Device& device_;
   JpegLibrary& library_;
   BatchDecoderOptions options_;
   std::string description_;
-  std::shared_ptr<const Handle> handle_;
+  std::unique_ptr<const Handle> handle_;
   std::array<std::unique_ptr<Piece>, 2> pieces_;
   std::size_t next_piece_ = 0;
   Counts counts_;

@@ -71,7 +71,7 @@ void InputQueue::begin(const Batch& batch) {
 
 void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t image_bytes) {
   const PixelImages& images = batch.pixels;
-  std::vector<DecodeTarget> targets;
+  targets_.clear();
   const auto transfer = [&](std::size_t begin, std::size_t end) {
     device_.transfer_to_device(pixels + begin * image_bytes, images.data + begin * image_bytes,
                                (end - begin) * image_bytes);
@@ -83,11 +83,11 @@ void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t im
     if (images.encoded.images[i].file == nullptr) continue;
     transfer(begin, i);
     begin = i + 1;
-    targets.push_back({.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
+    targets_.push_back({.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
   }
   transfer(begin, count);
-  const std::vector<DecodeTarget> all_refused = decoder_->decode(images, targets);
-  const auto on_device = std::ssize(targets) - std::ssize(all_refused);
+  const std::vector<DecodeTarget> all_refused = decoder_->decode(images, targets_);
+  const auto on_device = std::ssize(targets_) - std::ssize(all_refused);
   decoder_->count({.device = on_device, .host = batch.size - on_device});
   for (const DecodeTarget& refused : all_refused) {
     images.encoded.host->decode(refused.image);

@@ -105,10 +105,12 @@ JpegStatus HostJpegLibrary::decode_batched(JpegHandle handle, JpegState state,
   }
   used.batch_size = count;
   batches.push_back(all.size());
-  run_in(stream, [all, planes = std::vector<JpegPlanes>(to, to + count), live = live_, state] {
-    (void)existing<State>(*live, state, "an nvjpegJpegState_t");
-    for (std::size_t i = 0; i < all.size(); ++i) decode(all[i], planes[i]);
-  });
+  run_in(stream,
+         [this, all, planes = std::vector<JpegPlanes>(to, to + count), live = live_, state] {
+           (void)existing<State>(*live, state, "an nvjpegJpegState_t");
+           for (std::size_t i = 0; i < all.size(); ++i) decode(all[i], planes[i]);
+           decoded += all.size();
+         });
   return JpegStatus::success;
 }
 

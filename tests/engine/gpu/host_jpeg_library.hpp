@@ -22,7 +22,8 @@ class HostJpegLibrary final : public JpegLibrary {
   std::function<bool(std::span<const std::uint8_t>)> refuses;
   /// Result of decode_batched() for a file; empty: success.
   std::function<JpegStatus(std::span<const std::uint8_t>)> result;
-  std::vector<std::size_t> batches;  ///< sizes of the batches that were decoded
+  std::vector<std::size_t> batches;  ///< sizes of the batches that were queued
+  std::size_t decoded = 0;           ///< files that queued work has decoded
 
   [[nodiscard]] std::string version() const override { return "the host's decoder"; }
   [[nodiscard]] JpegStatus create(JpegBackend backend, unsigned flags, JpegHandle* handle) override;
