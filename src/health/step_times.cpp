@@ -99,10 +99,8 @@ std::vector<Straggler> find_stragglers(std::span<const RankTimes> ranks, double 
         std::min(ratio(times.own_first, own_first), ratio(times.own_second, own_second));
     const double gpu =
         std::min(ratio(times.gpu_first, gpu_first), ratio(times.gpu_second, gpu_second));
-    const bool is_slow =
-        times.own_first > factor * own_first && times.own_second > factor * own_second;
     const bool has_slow_gpu = gpu > factor;
-    if (!is_slow && !has_slow_gpu) continue;
+    if (own <= factor && !has_slow_gpu) continue;
     found.push_back({.rank = static_cast<int>(rank),
                      .by = has_slow_gpu ? Straggler::By::gpu : Straggler::By::own,
                      .factor = has_slow_gpu ? gpu : own,

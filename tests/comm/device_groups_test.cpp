@@ -40,9 +40,9 @@ void check_steps(Rig& rig) {
   }
   // In each step a reduce-scatter, an all-reduce and an all-gather of each unit, and the tail.
   const DeviceProgress::Reading counts = rig.progress.read();
-  BOOST_TEST(counts.queued == 20 * (3 * rig.units.size() + 1));
-  BOOST_TEST(counts.reached == counts.queued);
-  BOOST_TEST(counts.completed == counts.queued);
+  const std::size_t queued = 20 * (3 * rig.units.size() + 1);
+  BOOST_TEST(counts.reached == queued);
+  BOOST_TEST(counts.completed == queued);
 }
 
 }  // namespace
@@ -97,13 +97,33 @@ BOOST_AUTO_TEST_CASE(an_older_nccl_starts_with_one_id) {
   check_steps(rig);
 }
 
+BOOST_AUTO_TEST_CASE(ranks_with_different_versions_of_nccl_agree_or_are_named) {
+  for (const int older : {0, Rendezvous().size() - 1}) {
+    Rig rig(usual_size(), 20s);
+    rig.ranks_per_id = 1;
+    rig.nccl.faults.no_scalable_init = rig.rank() == older;
+
+    const auto error = rig.error_of([&] { rig.make(); });
+
+    BOOST_TEST(error.has_value() == (older > 0));
+    if (error) {
+      BOOST_TEST(std::string(error->what())
+                     .starts_with("NCCL on " + rig.rendezvous.name(older) +
+                                  " is older than 2.23, but on " + rig.rendezvous.name(0)));
+    } else {
+      BOOST_TEST(rig.nccl.counts().scalable == 0);
+      check_steps(rig);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(more_ids_than_fit_in_a_message_are_exchanged) {
   Rendezvous rendezvous;
   std::vector<int> leaders;
   for (int id = 0; id < 9; ++id) leaders.push_back(id % rendezvous.size());
   char made = 0;
 
-  const auto ids = exchange_unique_ids(rendezvous, {"the test", 60s}, leaders, [&](auto& id) {
+  const auto ids = exchange_unique_ids(rendezvous, {"the test", 60s}, {}, leaders, [&](auto& id) {
     id.fill(static_cast<char>(10 * rendezvous.rank() + made++));
     return std::string();
   });

@@ -50,18 +50,16 @@ BOOST_AUTO_TEST_CASE(each_change_is_a_move) {
   BOOST_TEST(!moved());
 }
 
-BOOST_AUTO_TEST_CASE(progress_of_the_device_is_a_move_but_queueing_is_none) {
+BOOST_AUTO_TEST_CASE(progress_of_the_device_is_a_move) {
   PhaseBoard board;
   const std::uint64_t before = board.read().moves;
 
-  const std::uint64_t collective = board.device().queue();
-  BOOST_TEST(board.read().moves == before);
-  board.device().reach(collective);
+  board.device().reach(1);
   BOOST_TEST(board.read().moves == before + 1);
-  board.device().complete(collective);
+  board.device().complete(1);
 
   BOOST_TEST(board.read().moves == before + 2);
-  BOOST_TEST(board.read().device.queued == 1);
+  BOOST_TEST(board.read().device.completed == 1);
 }
 
 BOOST_AUTO_TEST_CASE(progress_of_the_saver_counts_only_in_the_save_phase) {

@@ -108,18 +108,16 @@ def on_gpus(*more, comm="nccl"):
 
 
 def with_gpu_fault(fault):
-    """Of the host module, with streams and NCCL's communicators; None if it was not built."""
+    """Of the host module, with streams and NCCL's communicators."""
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     if not module or not pathlib.Path(module).exists():
-        print("skipped: the host module was not built")
-        return None
+        raise Skipped("the host module was not built")
     return {"LOCKSTEP_MODULE_PATH": module, "HOST_MODULE_GPU": fault}
 
 
 def check_that_a_hung_gpu_is_named(folder, ranks, comm):
     """In one rank's device the backward of step 4 never ends; its host queues the rest of the step, as those of the others do."""
-    if (env := with_gpu_fault(f"hang:{ranks - 1}:4")) is None:
-        return
+    env = with_gpu_fault(f"hang:{ranks - 1}:4")
     data = write_shards(folder / "data", samples=4000)
     output = run(watched(data, folder / comm, "--epochs", 500, *on_gpus(comm=comm), limit=1), ranks, env, expect=INTERNAL)
     line = next(line for line in output.splitlines() if "no rank has made progress" in line)
@@ -139,8 +137,7 @@ def a_hung_gpu_is_named_among_four_and_by_each_communicator(folder):
 
 
 def a_slow_gpu_is_named_though_its_host_is_not_slow(folder):
-    if (env := with_gpu_fault("slow:1:10")) is None:
-        return
+    env = with_gpu_fault("slow:1:10")
     data = write_shards(folder / "data", samples=24 * 2 * 4)
     directory = folder / "run"
     output = run(train_args(data, directory, "--epochs", 1, "--straggler-factor", 2, *on_gpus()), 2, env)

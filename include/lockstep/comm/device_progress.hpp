@@ -9,23 +9,19 @@ namespace lockstep {
 /// they were queued. Written by the thread that communicates, read by any thread at any time.
 class DeviceProgress final {
  public:
-  /// Each field is consistent by itself: a collective is queued, then reached, then completed.
+  /// Each field is consistent by itself: a collective is reached, then completed.
   struct Reading {
-    std::uint64_t queued = 0;     ///< by the host
     std::uint64_t reached = 0;    ///< by the device: all work before the collective is done
     std::uint64_t completed = 0;  ///< by the device
     bool awaited = false;         ///< the host waits for the device, so the counts are up to date
   };
   [[nodiscard]] Reading read() const noexcept {
-    return {.queued = queued_.load(relaxed),
-            .reached = reached_.load(relaxed),
+    return {.reached = reached_.load(relaxed),
             .completed = completed_.load(relaxed),
-            .awaited = awaited_.load(relaxed)};
+            .awaited = awaited_.load(relaxed) && exact_.load(relaxed)};
   }
 
-  /// Returns the number of the collective, from 1.
-  std::uint64_t queue() noexcept { return queued_.fetch_add(1, relaxed) + 1; }
-  /// For collectives that are reached and completed in order.
+  /// For collectives that are reached and completed in order; their numbers are from 1.
   void reach(std::uint64_t number) noexcept { reached_.store(number, relaxed); }
   void complete(std::uint64_t number) noexcept { completed_.store(number, relaxed); }
   /// For others.
@@ -33,13 +29,15 @@ class DeviceProgress final {
   void complete_one() noexcept { completed_.fetch_add(1, relaxed); }
 
   void set_awaited(bool awaited) noexcept { awaited_.store(awaited, relaxed); }
+  /// While false, the counts are not up to date even if the device is awaited.
+  void set_exact(bool exact) noexcept { exact_.store(exact, relaxed); }
 
  private:
   static constexpr auto relaxed = std::memory_order_relaxed;
-  std::atomic<std::uint64_t> queued_ = 0;
   std::atomic<std::uint64_t> reached_ = 0;
   std::atomic<std::uint64_t> completed_ = 0;
   std::atomic<bool> awaited_ = false;
+  std::atomic<bool> exact_ = true;
 };
 
 /// The host waits for the device while this object exists. Null: reported to nobody.

@@ -109,7 +109,7 @@ class NcclApi : public CudaApi {
 using NcclSymbol = void* (*)(const char* name);
 [[nodiscard]] void* find_nccl_symbol(const char* name) noexcept;
 /// Calls the real libraries. `find` is asked for functions that the oldest supported NCCL lacks.
-/// Defined in lockstep_nccl_api, which builds without CUDA lack.
+/// Defined in lockstep_nccl_api, which is absent from builds without CUDA.
 [[nodiscard]] std::unique_ptr<NcclApi> make_nccl_api(NcclSymbol find = find_nccl_symbol);
 
 }  // namespace lockstep

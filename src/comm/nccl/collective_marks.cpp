@@ -19,8 +19,9 @@ void CollectiveMarks::begin(CudaStream stream) {
   if (end_ - completed_ == most) {  // the newest mark moves on to this collective
     --end_;
     reached_ = std::min(reached_, end_);
+    progress_->set_exact(false);  // until those in between are done
   }
-  at(end_).number = progress_->queue();
+  at(end_).number = ++queued_;
   cuda_.record(at(end_).before, stream);
 }
 
@@ -31,12 +32,14 @@ void CollectiveMarks::end(CudaStream stream) {
 }
 
 void CollectiveMarks::poll() {
+  if (progress_ == nullptr) return;
   for (; reached_ != end_ && cuda_.is_done(at(reached_).before); ++reached_) {
     progress_->reach(at(reached_).number);
   }
   for (; completed_ != reached_ && cuda_.is_done(at(completed_).after); ++completed_) {
     progress_->complete(at(completed_).number);
   }
+  if (completed_ == end_) progress_->set_exact(true);
 }
 
 }  // namespace lockstep

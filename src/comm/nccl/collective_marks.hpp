@@ -40,6 +40,7 @@ class CollectiveMarks final {
   std::size_t completed_ = 0;
   std::size_t reached_ = 0;
   std::size_t end_ = 0;
+  std::uint64_t queued_ = 0;  ///< number of the newest collective
 };
 
 }  // namespace lockstep

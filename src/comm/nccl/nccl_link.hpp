@@ -56,7 +56,7 @@ class NcclLink final {
   void abort() noexcept;
 
  private:
-  /// Waits until the communicator is ready; `maker`: the link whose state tells.
+  /// Waits until the communicator is ready; `maker`: the link whose state says so.
   [[nodiscard]] Rendezvous::Outcome await_start(NcclLink& maker, NcclResult result,
                                                 const char* call, Backoff& backoff);
   struct Kept {

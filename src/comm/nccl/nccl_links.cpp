@@ -61,10 +61,22 @@ void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& o
     const NcclResult result = api_.get_unique_id(&id);
     return result == NcclResult::success ? "" : all.failure(result, "ncclGetUniqueId");
   };
-  const int ranks_per_id = api_.has_scalable_init() ? options.ranks_per_id : all.size();
-  const auto ids =
-      exchange_unique_ids(rendezvous, {start_of_nccl, options.start_limit, advice_.c_str()},
-                          id_leaders(all.size(), ranks_per_id), make_id);
+  const Rendezvous::Place place{start_of_nccl, options.start_limit, advice_.c_str()};
+  int ranks_per_id = all.size();
+  if (all.size() > options.ranks_per_id) {
+    // Rank 0 decides, since nodes may have different versions of NCCL.
+    if (api_.has_scalable_init()) ranks_per_id = options.ranks_per_id;
+    rendezvous.meet(place, {}, std::as_writable_bytes(std::span(&ranks_per_id, 1)));
+  }
+  const std::vector<int> leaders = id_leaders(all.size(), ranks_per_id);
+  Rendezvous::Outcome mine;
+  if (leaders.size() > 1 && !api_.has_scalable_init()) {
+    mine.text = fmt::format(
+        "NCCL on {} is older than 2.23, but on {} it is not (a start of {} ranks differs between "
+        "them); use one version on all nodes",
+        rendezvous.name(rendezvous.rank()), rendezvous.name(0), all.size());
+  }
+  const auto ids = exchange_unique_ids(rendezvous, place, mine, leaders, make_id);
 
   Backoff backoff(options.start_limit);
   Rendezvous::Outcome connected;

@@ -16,18 +16,17 @@ std::vector<int> id_leaders(int ranks, int ranks_per_id) {
 }
 
 std::vector<NcclUniqueId> exchange_unique_ids(
-    Rendezvous& rendezvous, const Rendezvous::Place& place, std::span<const int> leaders,
-    const std::function<std::string(NcclUniqueId&)>& make) {
+    Rendezvous& rendezvous, const Rendezvous::Place& place, Rendezvous::Outcome mine,
+    std::span<const int> leaders, const std::function<std::string(NcclUniqueId&)>& make) {
   std::vector<NcclUniqueId> ids(leaders.size());
-  Rendezvous::Outcome made;
-  for (std::size_t i = 0; i < ids.size() && made.text.empty(); ++i) {
-    if (leaders[i] == rendezvous.rank()) made.text = make(ids[i]);
+  for (std::size_t i = 0; i < ids.size() && mine.text.empty(); ++i) {
+    if (leaders[i] == rendezvous.rank()) mine.text = make(ids[i]);
   }
-  if (!made.text.empty()) made.arrival = Rendezvous::Arrival::failed;
+  if (!mine.text.empty()) mine.arrival = Rendezvous::Arrival::failed;
   // A message carries the ids of a few leaders.
   for (std::size_t begin = 0; begin < ids.size(); begin += Rendezvous::most_leaders) {
     const std::size_t count = std::min(Rendezvous::most_leaders, ids.size() - begin);
-    rendezvous.meet(place, made, std::as_writable_bytes(std::span(ids).subspan(begin, count)),
+    rendezvous.meet(place, mine, std::as_writable_bytes(std::span(ids).subspan(begin, count)),
                     leaders.subspan(begin, count));
   }
   return ids;

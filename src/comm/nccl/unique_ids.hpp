@@ -15,10 +15,10 @@ namespace lockstep {
 /// longer; the first rank of each block makes the id through which the block starts. Pure.
 [[nodiscard]] std::vector<int> id_leaders(int ranks, int ranks_per_id);
 
-/// Id number k is made by rank leaders[k]. Collective. `make` returns an error's text, empty if it
-/// has made the id; after an error all ranks throw.
+/// Id number k is made by rank leaders[k]. Collective; `mine`: whether this rank can start so far.
+/// `make` returns an error's text, empty if it has made the id; after an error all ranks throw.
 [[nodiscard]] std::vector<NcclUniqueId> exchange_unique_ids(
-    Rendezvous& rendezvous, const Rendezvous::Place& place, std::span<const int> leaders,
-    const std::function<std::string(NcclUniqueId&)>& make);
+    Rendezvous& rendezvous, const Rendezvous::Place& place, Rendezvous::Outcome mine,
+    std::span<const int> leaders, const std::function<std::string(NcclUniqueId&)>& make);
 
 }  // namespace lockstep

@@ -50,7 +50,6 @@ std::size_t StagingQueue::start(const Work& work) {
                      bytes_of(work.from), outward_.get());
   cuda_.record(transfer.arrived, outward_.get());
   order_.push_back(number);
-  if (progress_ != nullptr) progress_->queue();
   return number;
 }
 

@@ -4,6 +4,14 @@
 
 namespace lockstep::gpu {
 
+DeviceStopwatch::DeviceStopwatch(Device& device) : device_(device) {
+  laps_.resize(most);
+  for (Lap& lap : laps_) {
+    lap.begin = device.make_timed_event();
+    lap.end = device.make_timed_event();
+  }
+}
+
 void DeviceStopwatch::start() {
   if (running_) return;
   if (end_ - first_ == most) collect();
@@ -13,10 +21,6 @@ void DeviceStopwatch::start() {
   }
   running_ = true;
   Lap& lap = at(end_);
-  if (lap.begin == nullptr) {
-    lap.begin = device_.make_timed_event();
-    lap.end = device_.make_timed_event();
-  }
   lap.is_last = false;
   device_.mark(*lap.begin, Device::Queue::work);
 }
@@ -47,7 +51,9 @@ void DeviceStopwatch::collect() {
 double DeviceStopwatch::take() {
   collect();
   const double seconds = std::exchange(closed_, 0);
-  return std::exchange(lost_, false) ? 0 : seconds;
+  if (!lost_) return seconds;
+  lost_ = first_ != end_;  // the laps left may be of the same step
+  return 0;
 }
 
 }  // namespace lockstep::gpu

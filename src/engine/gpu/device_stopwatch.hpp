@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 class DeviceStopwatch final {
  public:
   /// The device must outlive it.
-  explicit DeviceStopwatch(Device& device) : device_(device) { laps_.resize(most); }
+  explicit DeviceStopwatch(Device& device);
 
   /// Begins a lap at the current end of the work queue, unless one runs; not in a recording.
   void start();
@@ -37,7 +37,7 @@ class DeviceStopwatch final {
   void collect();
 
   Device& device_;
-  std::vector<Lap> laps_;  ///< a ring; its events are made at their first use
+  std::vector<Lap> laps_;  ///< a ring
   // Positions in the ring, increasing forever.
   std::size_t first_ = 0;
   std::size_t end_ = 0;

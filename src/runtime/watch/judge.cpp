@@ -10,6 +10,7 @@
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace lockstep::watch {
@@ -102,10 +103,12 @@ class Diagnosis final {
     const auto fault = find_device_fault(reports_);
     if (fault && !fault->late.empty()) return late_devices(*fault);
     if (auto text = find_other_collective()) return *std::move(text);
-    if (fault) {
+    if (fault &&
+        std::cmp_equal(fault->waiting, std::ranges::count_if(reports_, &RankReport::present))) {
       return fmt::format(
-          "all GPUs have reached collective {}, which does not end (NCCL or the network hangs; set "
-          "NCCL_DEBUG=INFO to see more)",
+          "all GPUs have reached collective {}, which does not end (the network, NCCL or MPI "
+          "hangs; "
+          "with NCCL, set NCCL_DEBUG=INFO to see more)",
           fault->collective);
     }
     return "all ranks wait for each other (the network, MPI or NCCL hangs)";
