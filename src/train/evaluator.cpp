@@ -49,7 +49,8 @@ EvaluationResult mean_over_ranks(const BatchMetrics& total, Communicator& comm) 
 
 Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
                      EvaluatorOptions options)
-    : dataset_(dataset),
+    : engine_(engine),
+      dataset_(dataset),
       comm_(comm),
       options_(std::move(options)),
       classes_(engine.graph().classes()) {
@@ -66,6 +67,9 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.repeats = 1;
   options_.loader.batch_capacity = options_.batch_size;
   check_loader_options(dataset.info(), options_.loader);
+  if (options_.loader.format.memory != nullptr) {
+    options_.loader.format.memory = &memory_.emplace(*options_.loader.format.memory);
+  }
   // Each run() makes a loader during training; create its trace rows here.
   static_cast<void>(loader_rows(options_.loader));
   program_ = engine.compile({.batch_size = options_.batch_size,
@@ -75,6 +79,12 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   if (options_.has_collectives) {
     blank_ = BlankBatch(options_.loader.image, options_.batch_size);
   }
+}
+
+std::optional<LoadedBatch> Evaluator::load_next(Loader& loader) {
+  auto loaded = loader.next();
+  if (loaded && loaded->batch.pixels.data != nullptr) engine_.prefetch(loaded->batch);
+  return loaded;
 }
 
 std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop_wanted) {
@@ -94,29 +104,39 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
                    .samples = samples, .batch_size = options_.batch_size, .classes = classes_});
   }
 
+  const auto enter = [this] {
+    if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
+  };
   BatchMetrics total;
   std::optional<Error> error;
+  std::optional<LoadedBatch> loaded;
+  std::vector<std::int32_t> own_labels;
+  enter();
+  keep(error, [&] { loaded = load_next(*loader); });
   for (std::int64_t round = 0; round < rounds; ++round) {
-    if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
+    enter();
     const TraceSpan span(options_.trace, "batch", {{{"batch", round}}});
-    std::optional<LoadedBatch> loaded;
     std::span<const float> logits;
     std::span<const std::int32_t> labels;
     keep(error, [&] {
-      if (!error) loaded = loader->next();
-    });
-    keep(error, [&] {
-      if (!loaded && !options_.has_collectives) return;
-      program_->forward(loaded ? loaded->batch : blank_.of(1));
+      const bool has_batch = !error && loaded;
+      if (!has_batch && !options_.has_collectives) return;
+      program_->forward(has_batch ? loaded->batch : blank_.of(1));
+      if (has_batch) {
+        own_labels.assign(loaded->batch.labels, loaded->batch.labels + loaded->batch.size);
+        // Loads the next batch while a device computes. The loader may reuse this one's memory.
+        engine_.await_copy();
+        keep(error, [&] { loaded = load_next(*loader); });
+      }
       const BatchMetrics metrics = program_->metrics();
-      if (!loaded) return;
+      if (!has_batch) return;
       total.loss += metrics.loss;
       total.top1 += metrics.top1;
       total.top5 += metrics.top5;
       total.samples += metrics.samples;
       if (!gatherer) return;
-      labels = {loaded->batch.labels, static_cast<std::size_t>(loaded->batch.size)};
       logits = program_->logits();
+      labels = own_labels;
     });
     if (gatherer) {
       gatherer->gather(labels, logits, [&](const EvaluatedSamples& piece) {
@@ -127,7 +147,10 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
     }
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
       const bool stops = agree_to_stop(error, stop_wanted && stop_wanted(), comm_);
-      if (stops && round + 1 < rounds) return std::nullopt;
+      if (stops && round + 1 < rounds) {
+        if (loaded) engine_.discard(loaded->batch);
+        return std::nullopt;
+      }
     }
   }
   EvaluationResult result = mean_over_ranks(total, comm_);

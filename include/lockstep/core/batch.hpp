@@ -34,7 +34,7 @@ struct PixelImages {
 
 /// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
 /// layout), or pixels if the engine takes pixels, and labels (N,). Aligned to 64 bytes. Must stay
-/// alive until the program's metrics() are available.
+/// alive until the program's metrics() are available, or Engine::await_copy() has returned.
 struct Batch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;

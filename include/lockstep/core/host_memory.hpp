@@ -5,6 +5,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -15,6 +16,44 @@ class HostMemory {
   /// Uninitialised, aligned to at least 64 bytes; Error(internal) if out of memory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
+};
+
+/// Keeps released memory of another HostMemory for later allocations of the same size. For one
+/// thread.
+class ReusedHostMemory final : public HostMemory {
+ public:
+  /// `memory` must outlive this.
+  explicit ReusedHostMemory(HostMemory& memory) : memory_(memory) {}
+  ReusedHostMemory(const ReusedHostMemory&) = delete;
+  ReusedHostMemory& operator=(const ReusedHostMemory&) = delete;
+  ~ReusedHostMemory() override {
+    for (const Block& block : blocks_) memory_.release(block.memory);
+  }
+  [[nodiscard]] void* allocate(std::size_t bytes) override {
+    for (Block& block : blocks_) {
+      if (!block.in_use && block.bytes == bytes) {
+        block.in_use = true;
+        return block.memory;
+      }
+    }
+    blocks_.reserve(blocks_.size() + 1);
+    blocks_.push_back({.memory = memory_.allocate(bytes), .bytes = bytes});
+    return blocks_.back().memory;
+  }
+  void release(void* memory) noexcept override {
+    for (Block& block : blocks_) {
+      if (block.memory == memory) block.in_use = false;
+    }
+  }
+
+ private:
+  struct Block {
+    void* memory;
+    std::size_t bytes;
+    bool in_use = true;
+  };
+  HostMemory& memory_;
+  std::vector<Block> blocks_;
 };
 
 /// A fixed-size buffer of a trivial type, aligned to 64 bytes and uninitialised. Allocated by

@@ -116,6 +116,11 @@ class Engine {
   /// Starts to copy a batch of pixels for a later forward, concurrently with other work. At most
   /// two batches may be in flight.
   virtual void prefetch(const Batch&) {}
+  /// Blocks until the pixels of the last forward have been copied, so that their memory may be
+  /// reused while a device still computes.
+  virtual void await_copy() {}
+  /// Ends the copy of a batch that was prefetched, but is not going to be used.
+  virtual void discard(const Batch&) {}
 
   [[nodiscard]] virtual EngineMemory& memory() noexcept = 0;
   /// The parameters and gradients, in memory(). The pointer keeps all of the engine's memory alive,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/host_memory.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/run/evaluation_result.hpp"
@@ -42,10 +43,15 @@ class Evaluator final {
   [[nodiscard]] std::optional<EvaluationResult> run(const std::function<bool()>& stop_wanted = {});
 
  private:
+  /// The loader's next batch; its copy to a device has begun.
+  [[nodiscard]] std::optional<LoadedBatch> load_next(Loader& loader);
+
+  Engine& engine_;
   const Dataset& dataset_;
   Communicator& comm_;
   EvaluatorOptions options_;
   std::int64_t classes_;
+  std::optional<ReusedHostMemory> memory_;  ///< of the loaders, if the engine has its own
   std::unique_ptr<Program> program_;
   BlankBatch blank_;
 };

@@ -82,6 +82,8 @@ class DeviceEngine final : public Engine {
             .decoding = state_->input.decoding()};
   }
   void prefetch(const Batch& batch) override { state_->input.begin(batch); }
+  void await_copy() override { state_->input.await_taken(); }
+  void discard(const Batch& batch) override { state_->input.discard(batch); }
   [[nodiscard]] EngineMemory& memory() noexcept override { return memory_; }
   [[nodiscard]] std::shared_ptr<const ParameterArena> arena() const noexcept override {
     return {state_, &state_->arena};

@@ -128,4 +128,15 @@ void InputQueue::release() {
   device_.mark(*taken_->read, Device::Queue::work);
 }
 
+void InputQueue::await_taken() {
+  if (taken_ != nullptr) device_.wait(*taken_->arrived);
+}
+
+void InputQueue::discard(const Batch& batch) {
+  Slot* const slot = find(batch.pixels.data);
+  if (slot == nullptr) return;
+  device_.wait(*slot->arrived);
+  slot->from = nullptr;
+}
+
 }  // namespace lockstep::gpu

@@ -38,6 +38,10 @@ class InputQueue final {
   [[nodiscard]] DeviceBatch take(const Batch& batch, const ImageExtent& extent);
   /// Call after queueing the last work that reads the batch taken last.
   void release();
+  /// Blocks until the batch taken last, if any, is on the device.
+  void await_taken();
+  /// Blocks until the batch, if begun, is on the device, and frees its slot.
+  void discard(const Batch& batch);
 
  private:
   struct Slot {

@@ -34,10 +34,13 @@ class LateQueue final {
   std::size_t begun_ = 0;
 };
 
-/// Work as early and transfers as late as possible, or the other way around.
+/// Runs the operations of each queue as early or as late as possible.
 class LateQueues final : public HostQueues {
  public:
-  explicit LateQueues(HostWork when) : late_(when == HostWork::late) {}
+  explicit LateQueues(HostWork when)
+      : LateQueues(when == HostWork::late, when == HostWork::at_once) {}
+  LateQueues(bool late_work, bool late_transfers)
+      : late_work_(late_work), late_transfers_(late_transfers) {}
 
   void push(Device::Queue queue, std::function<void()> work) override {
     push(queue, {.work = std::move(work), .after = nullptr});
@@ -75,7 +78,7 @@ class LateQueues final : public HostQueues {
   }
   void push(Device::Queue queue, LateQueue::Entry entry) {
     of(queue).push(std::move(entry));
-    if (queue == Device::Queue::work && !late_) finish(queue);
+    if (queue == Device::Queue::work && !late_work_) finish(queue);
     run_early_transfers();
   }
   void run_until(Device::Queue queue, std::size_t count) {
@@ -90,13 +93,15 @@ class LateQueues final : public HostQueues {
     }
   }
   void run_early_transfers() {
-    while (late_ && transfers_.left() > 0 && is_ready(transfers_.next())) transfers_.run_next();
+    while (!late_transfers_ && transfers_.left() > 0 && is_ready(transfers_.next()))
+      transfers_.run_next();
   }
   [[nodiscard]] static bool is_ready(const LateQueue::Entry& entry) noexcept {
     return entry.after == nullptr || static_cast<const Point&>(*entry.after).is_passed();
   }
 
-  bool late_;
+  bool late_work_;
+  bool late_transfers_;
   LateQueue work_;
   LateQueue transfers_;
 };

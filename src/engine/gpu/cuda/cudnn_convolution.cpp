@@ -73,14 +73,6 @@ ConvolutionMaker::ConvolutionMaker(cudaStream_t stream, const PlanOptions& optio
   LOCKSTEP_CUDA_CHECK(cudnnSetStream(handle, stream));
 }
 
-std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::make_shared_plan(
-    const ConvolutionRequest& request, const PlanOptions& options, const std::string& known) {
-  auto result = make_plan(handle_.get(), request, options, known);
-  SharedPlan plan = std::move(result.plan);
-  if (plan != nullptr) plans_.emplace_back(request, plan);
-  return {std::move(plan), std::move(result.reason)};
-}
-
 std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::find(
     const ConvolutionRequest& request) {
   const auto known = std::find_if(plans_.begin(), plans_.end(),
@@ -89,13 +81,18 @@ std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::find(
   PlanOptions untimed = options_;
   untimed.timed_candidates = 0;
   const auto chosen = choices_.find(request.text());
-  return make_shared_plan(request, untimed,
+  auto result = make_plan(handle_.get(), request, untimed,
                           chosen == choices_.end() ? std::string() : chosen->second);
+  SharedPlan plan = std::move(result.plan);
+  if (plan != nullptr) plans_.emplace_back(request, plan);
+  return {std::move(plan), std::move(result.reason)};
 }
 
 std::string ConvolutionMaker::fastest(const ConvolutionRequest& request) {
   if (options_.timed_candidates < 2 || request.operations() < options_.smallest_trial) return "";
-  const auto [plan, reason] = make_shared_plan(request, options_, {});
+  // The plan is not kept: it holds all candidates. Like on the other ranks, find() builds the
+  // chosen one alone.
+  const auto [plan, reason] = make_plan(handle_.get(), request, options_, {});
   if (plan == nullptr) fail_unsupported(request, reason);
   return plan->engine();
 }

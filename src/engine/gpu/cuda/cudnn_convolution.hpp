@@ -38,8 +38,6 @@ class ConvolutionMaker final {
   using SharedPlan = std::shared_ptr<ConvolutionPlan>;
   /// Null and the reason if there is no plan.
   [[nodiscard]] std::pair<SharedPlan, std::string> find(const ConvolutionRequest& request);
-  [[nodiscard]] std::pair<SharedPlan, std::string> make_shared_plan(
-      const ConvolutionRequest& request, const PlanOptions& options, const std::string& known);
   [[nodiscard]] SharedPlan require(const ConvolutionRequest& request);
 
   PlanOptions options_;

@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <span>
 
 namespace lockstep::gpu::cuda {
 namespace {
@@ -31,20 +32,43 @@ UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   return owner;
 }
 
+/// Times runs on the device. A run queued before the timed ones keeps the stream busy while the
+/// host queues these, so that their times do not include the host's.
+class RunTimer final {
+ public:
+  RunTimer(cudaStream_t stream, const std::function<void()>& run) : stream_(stream), run_(run) {
+    for (UniqueEvent& mark : marks_) mark = make_cuda_event(cudaEventDefault);
+  }
+  /// Fills `ms`, of at most `most` runs.
+  void time(std::span<float> ms) {
+    run_();
+    mark(0);
+    for (std::size_t i = 1; i <= ms.size(); ++i) {
+      run_();
+      mark(i);
+    }
+    LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(marks_[ms.size()].get()));
+    for (std::size_t i = 0; i < ms.size(); ++i) {
+      LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&ms[i], marks_[i].get(), marks_[i + 1].get()));
+    }
+  }
+  static constexpr std::size_t most = 4;
+
+ private:
+  void mark(std::size_t i) { LOCKSTEP_CUDA_CHECK(cudaEventRecord(marks_[i].get(), stream_)); }
+
+  cudaStream_t stream_;
+  const std::function<void()>& run_;
+  std::array<UniqueEvent, most + 1> marks_;
+};
+
 /// The median of several runs, or the first run that takes longer than `hopeless_ms`.
 float median_ms(cudaStream_t stream, float hopeless_ms, const std::function<void()>& run) {
-  const UniqueEvent start = make_cuda_event(cudaEventDefault);
-  const UniqueEvent stop = make_cuda_event(cudaEventDefault);
-  run();
-  std::array<float, 5> times{};
-  for (float& ms : times) {
-    LOCKSTEP_CUDA_CHECK(cudaEventRecord(start.get(), stream));
-    run();
-    LOCKSTEP_CUDA_CHECK(cudaEventRecord(stop.get(), stream));
-    LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(stop.get()));
-    LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&ms, start.get(), stop.get()));
-    if (ms > hopeless_ms) return ms;
-  }
+  RunTimer timer(stream, run);
+  std::array<float, RunTimer::most + 1> times{};
+  timer.time(std::span(times).first(1));
+  if (times[0] > hopeless_ms) return times[0];
+  timer.time(std::span(times).subspan(1));
   const auto median = times.begin() + times.size() / 2;
   std::nth_element(times.begin(), median, times.end());
   return *median;

@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -17,7 +18,12 @@ namespace {
 /// State of the CUDA runtime's stand-in.
 struct Standin {
   std::size_t most_bytes = 1 << 20;  ///< limit of one allocation
-  float clock_ms = 0;
+  float host_ms = 0;                 ///< the host's clock
+  float device_ms = 0;               ///< when the queued work ends
+  void run(float launch, float work) {
+    host_ms += launch;
+    device_ms = std::max(device_ms, host_ms) + work;
+  }
   bool error_left = false;  ///< the runtime's next call would return it
   std::map<const void*, float> stamps;
 };
@@ -37,7 +43,7 @@ std::int64_t fastest_of(const std::vector<std::int64_t>& candidates,
                      standin().error_left = true;
                      fail(ExitStatus::internal, "candidate {} fails", candidate);
                    }
-                   standin().clock_ms += ms.at(candidate);
+                   standin().run(0, ms.at(candidate));
                  });
 }
 
@@ -70,10 +76,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  standin().stamps[event] = standin().clock_ms;
+  standin().stamps[event] = std::max(standin().device_ms, standin().host_ms);
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  standin().host_ms = std::max(standin().host_ms, standin().stamps.at(event));
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop) {
@@ -96,13 +103,25 @@ BOOST_AUTO_TEST_CASE(the_fastest_candidate_is_chosen) {
   BOOST_TEST(fastest_of({4, 7, 9}, {{4, 3.0F}, {7, 1.0F}, {9, 2.0F}}) == 7);
 }
 
+BOOST_AUTO_TEST_CASE(the_time_of_the_host_does_not_count) {
+  // The first is faster, but the host needs longer to queue it.
+  const std::map<std::int64_t, float> launch{{4, 2.0F}, {7, 0.5F}};
+  const std::map<std::int64_t, float> work{{4, 3.0F}, {7, 4.0F}};
+  const auto chosen = fastest({4, 7}, {.x = 16, .weights = 16, .y = 16, .workspace = 16}, nullptr,
+                              [&](std::int64_t candidate, const TrialMemory&) {
+                                standin().run(launch.at(candidate), work.at(candidate));
+                              });
+
+  BOOST_TEST(chosen == 4);
+}
+
 BOOST_AUTO_TEST_CASE(a_much_slower_candidate_is_run_only_twice) {
   std::map<std::int64_t, int> runs;
   const std::map<std::int64_t, float> ms{{4, 1.0F}, {7, 100.0F}, {9, 2.0F}};
   const auto chosen = fastest({4, 7, 9}, {.x = 16, .weights = 16, .y = 16, .workspace = 16},
                               nullptr, [&](std::int64_t candidate, const TrialMemory&) {
                                 ++runs[candidate];
-                                standin().clock_ms += ms.at(candidate);
+                                standin().run(0, ms.at(candidate));
                               });
 
   BOOST_TEST(chosen == 4);
