@@ -92,6 +92,7 @@ exit $((status == 75 ? 0 : status))""")
     assert "finished at step" in finished.end(status=0, restarts=0), finished.log()
 
 
+@soak
 def a_signal_to_the_ranks(folder):
     jobs = [disturbed(folder, sent, lambda job: command("scancel", "-s", sent, job.number)) for sent in ("USR1", "TERM", "INT")]
     # Slurm signals the processes that srun started, but mpirun itself starts the ranks on the script's node.
@@ -153,6 +154,7 @@ def time_limits(folder):
     CLUSTER.configure("KillWait", KILL_WAIT)
 
 
+@soak
 def one_of_an_array_is_warned(folder):
     run_dir = folder / "run-array"
     place = folder / "job"
@@ -185,6 +187,7 @@ fi
     check_same(folder, [job.run_dir])
 
 
+@soak
 def without_scontrol_a_dependent_job_resumes(folder):
     first = disturbed(folder, "contained", warn, [path_without(folder, "scontrol")], arguments=["--keep", 2])
     log = first.end("FAILED", status=75, restarts=0)
@@ -236,6 +239,7 @@ def a_job_that_its_user_cancels_stays_cancelled(folder):
     assert not left, f"submitted again: {left}"
 
 
+@soak
 def of_two_jobs_in_one_run_directory_one_stops(folder):
     run_dir = folder / "run-shared"
     script = script_for(folder, run_dir, "--nodes=2 --ntasks-per-node=1 --time=60")

@@ -172,6 +172,7 @@ def loss_of(args, ranks=1, env=None):
     return json.loads(run([*args, "--json"], ranks, env).splitlines()[-1])["loss"]
 
 
+@more_in_soak
 def evaluations_may_use_larger_images_than_training(folder):
     """The evaluations of a run are those of eval, which takes the run's size, and do not change what is trained."""
     data = write_shards(folder / "data")
@@ -181,7 +182,7 @@ def evaluations_may_use_larger_images_than_training(folder):
     cases = [(1, [], None), (2, [], None), (3, ["--shard", "full"], None)]
     if module and pathlib.Path(module).exists():
         cases += [(1, ["--device", "cuda"], gpu), (2, ["--device", "cuda", "--comm", "mpi"], gpu)]
-    for case, (ranks, more, env) in enumerate(cases):
+    for case, (ranks, more, env) in enumerate(few(cases, 2, -1)):
         small, large = folder / f"small-{case}", folder / f"large-{case}"
         args = ["--image-size", 8, "--epochs", 1, *more]
         run(train_args(data, small, *args), ranks, env)

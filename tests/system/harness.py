@@ -49,6 +49,9 @@ def command(args, ranks=1):
     return [*launch, LOCKSTEP, *map(str, args)]
 
 
+# Makes ranks that wait for each other sleep (sleeping_yield.cpp).
+PRELOAD = {"LD_PRELOAD": os.environ["LOCKSTEP_TEST_PRELOAD"]} if os.environ.get("LOCKSTEP_TEST_PRELOAD") else {}
+
 # Where a program built with sanitizers writes its reports; main() checks them after each test.
 REPORTS = os.environ.get("LOCKSTEP_SANITIZER_REPORTS")
 
@@ -63,7 +66,7 @@ def environment(extra=None):
     # On a machine with a GPU, tests that are not about GPUs must not find one.
     # Measured times must not enter the user's cache.
     return {**os.environ, "OMP_WAIT_POLICY": "passive", "LOCKSTEP_MODULE_PATH": "/nonexistent",
-            "XDG_CACHE_HOME": "/proc/none", **sanitizers, **(extra or {})}
+            "XDG_CACHE_HOME": "/proc/none", **PRELOAD, **sanitizers, **(extra or {})}
 
 
 def findings(report):
@@ -244,15 +247,29 @@ def require_bf16():
         raise Skipped("no bf16 on this processor (oneDNN needs AVX-512)")
 
 
+SOAK = bool(os.environ.get("LOCKSTEP_TEST_SOAK"))
+
+
 def soak(test):
     """Marks a test that takes long: only scripts/soak runs it (with LOCKSTEP_TEST_SOAK)."""
+    test.soak, test.only_soak = True, True
+    return test
+
+
+def more_in_soak(test):
+    """Marks a test that scripts/soak runs with more cases (of few())."""
     test.soak = True
     return test
 
 
+def few(cases, *indexes):
+    """In a soak all cases, else those with these indexes."""
+    return cases if SOAK else [cases[i] for i in indexes]
+
+
 def of_this_kind(tests):
-    """Those that scripts/soak alone runs, or those that scripts/test runs."""
-    return [test for test in tests if hasattr(test, "soak") == bool(os.environ.get("LOCKSTEP_TEST_SOAK"))]
+    """Those that scripts/soak runs, or those that scripts/test runs."""
+    return [test for test in tests if hasattr(test, "soak" if SOAK else "only_soak") == SOAK]
 
 
 def main(tests):

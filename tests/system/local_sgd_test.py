@@ -49,10 +49,11 @@ def one_rank_trains_as_without_local_sgd(folder):
     assert_same_run(folder / "plain", folder / "local")
 
 
+@more_in_soak
 def a_run_resumed_after_any_average_has_the_same_bits(folder):
     data = write_shards(folder / "data", samples=SAMPLES)
     write_shards(folder / "data", samples=24, shards=1, split="val", seed=1)
-    for ranks, more in ((1, []), (2, ["--optimizer", "adamw", "--ema-decay", 0.9]), (3, ["--clip-grad-norm", 0.5, "--accumulate", 2]), (4, ["--nesterov"])):
+    for ranks, more in few(((1, []), (2, ["--optimizer", "adamw", "--ema-decay", 0.9]), (3, ["--clip-grad-norm", 0.5, "--accumulate", 2]), (4, ["--nesterov"])), 1):
         whole, pieces = folder / f"whole-{ranks}", folder / f"pieces-{ranks}"
         # Of 96 samples: 24, 12, 4 or 6 steps an epoch. Evaluations fall on local steps too.
         args = ["--epochs", 2, "--sync-every", 5, "--sync-start", 0.3, "--eval-every", 0.25, "--save-every", 0, "--keep", 100, *more]

@@ -21,11 +21,12 @@ def activations(output):
     return float(output.split("memory a rank: ")[1].split(" MiB activations")[0])
 
 
+@more_in_soak
 def runs_have_the_same_bits(folder):
     write_shards(folder / "data", samples=96, shape=(16, 16, 3))
     bf16 = ["--precision", "bf16"] if computes_bf16() else []
-    for i, (ranks, more) in enumerate(((1, []), (1, bf16), (2, ["--batch-norm", "sync"]), (2, ["--shard", "full"]),
-                                       (2, ["--shard", "grad", *bf16, "--accumulate", 2]))):
+    for i, (ranks, more) in enumerate(few(((1, []), (1, bf16), (2, ["--batch-norm", "sync"]), (2, ["--shard", "full"]),
+                                           (2, ["--shard", "grad", *bf16, "--accumulate", 2])), 1, -1)):
         kept = run(args(folder, f"kept-{i}", "--max-steps", 4, "--recompute", "none", *more), ranks)
         again = run(args(folder, f"again-{i}", "--max-steps", 4, "--recompute", "norms", *more), ranks)
         assert activations(again) < 0.85 * activations(kept), (more, activations(again), activations(kept))

@@ -162,11 +162,12 @@ def late_steps_during_saves(run_dir, data, ranks, more, speed):
     return None
 
 
+@more_in_soak
 def the_best_model_is_saved_though_another_save_is_in_progress(folder):
     """Without waiting for the writer, only a later step would be saved, with other weights."""
     data = write_shards(folder / "data", samples=400)
     write_shards(folder / "data", samples=100, shards=1, split="val", seed=1)
-    for every in (1, "auto"):
+    for every in few((1, "auto"), 1):
         directory = folder / f"run-{every}"
         args = train_args(data, directory, "--epochs", 3, "--save-every", every, "--eval-every", 0.1, "--keep", 1)
         run(args, 2, {SLOW: "1000000"})
@@ -177,9 +178,10 @@ def the_best_model_is_saved_though_another_save_is_in_progress(folder):
         assert file.name == f"step-{best:08}.h5" and state(file)["step"] == state(file)["best_step"] == best, (file, evaluations)
 
 
+@more_in_soak
 def of_short_epochs_not_every_end_is_checked_and_saved(folder):
     """Forty epochs of nine steps, without and with a shard of the state on each rank. What is saved does not change the results."""
-    for ranks, mode in ((1, "none"), (3, "none"), (2, "full"), (4, "full")):
+    for ranks, mode in few(((1, "none"), (3, "none"), (2, "full"), (4, "full")), 0, 2):
         data = write_shards(folder / f"data-{ranks}", samples=9 * 4 * ranks)
 
         def train(name, *more):

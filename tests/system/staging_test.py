@@ -42,9 +42,10 @@ def destroy(data):
     shutil.rmtree(data)
 
 
+@more_in_soak
 def training_continues_without_the_shared_directory(folder):
     data = small_data(folder)
-    for ranks, epochs in ((1, 60), (RANKS, 100)):
+    for ranks, epochs in few(((1, 60), (RANKS, 100)), 1):
         name = folder / f"run{ranks}"
         copy = shutil.copytree(data, folder / f"data{ranks}")
         args = ["--epochs", epochs]

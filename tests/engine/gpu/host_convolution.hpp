@@ -31,17 +31,14 @@ class ConvolutionLoops final {
                                     shape_.out_channels);
   }
   [[nodiscard]] std::size_t weight_values() const {
-    return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel_columns() *
-                                    shape_.channels_per_group());
+    return static_cast<std::size_t>(shape_.out_channels * weight_stride());
   }
-  /// The first input channel of an output channel's group.
-  [[nodiscard]] std::size_t first_seen(std::int64_t o) const {
-    return static_cast<std::size_t>(o / (shape_.out_channels / shape_.groups) *
-                                    shape_.channels_per_group());
+  [[nodiscard]] std::int64_t outputs_per_group() const {
+    return shape_.out_channels / shape_.groups;
   }
-  [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
-    return static_cast<std::size_t>(
-        (o * shape_.kernel * shape_.kernel_columns() + tap) * shape_.channels_per_group() + i);
+  /// Weights of an output channel.
+  [[nodiscard]] std::int64_t weight_stride() const {
+    return shape_.kernel * shape_.kernel_columns() * shape_.channels_per_group();
   }
   /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not
   /// padding.
