@@ -62,7 +62,7 @@ def stopped_and_killed_runs_resume_to_the_same_bits(folder):
         for stop in stops:
             run([*args[1], "--max-steps", stop], ranks, env=GPU)
         if ranks == 1:
-            killed = start(args[1])
+            killed = start(args[1], env=GPU)
             wait_for_step(pieces, 75, killed)
             killed.kill()
             assert finish(killed)[0] == -signal.SIGKILL, "it ended before it was killed"
