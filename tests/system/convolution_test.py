@@ -55,10 +55,11 @@ def prepare(folder):
     assert forge(folder, 2, 1) == 9, "not three steps of three shapes"
 
 
+@more_in_soak
 def a_resumed_run_keeps_its_choice(folder):
     """Even if a measurement at its start would give another choice."""
     prepare(folder)
-    for ranks in (1, 2):
+    for ranks in few((1, 2), 1):
         forge(folder, 2, 1)
         whole, pieces, direct = f"whole-{ranks}", f"pieces-{ranks}", f"direct-{ranks}"
         output = run(args(folder, whole, "--max-steps", 6), ranks, env=cache(folder))
@@ -143,11 +144,12 @@ def another_processor_keeps_the_choice(folder):
     assert "the backend was" not in output, output
 
 
+@more_in_soak
 def replicas_and_sharded_runs_compute_the_same(folder):
     """Replicas are compared at each step; on up to two ranks, sharding gives the same bits."""
     prepare(folder)
     forced = ["--max-steps", 2, "--conv-algorithm", "winograd"]
-    for ranks in (1, 2, 3, 4):
+    for ranks in few((1, 2, 3, 4), 1):
         for name, more in (("none", []), ("again", []), ("full", ["--shard", "full"])):
             output = run(args(folder, f"{name}-{ranks}", *forced, *more), ranks, env=cache(folder))
             assert "Winograd's algorithm in 30 of 30 steps" in output, output

@@ -260,7 +260,7 @@ def inspect_counts_the_parameters_of_a_checkpoint(folder):
 @more_in_soak
 def a_stop_during_the_last_evaluation_is_not_the_end(folder):
     data = write_shards(folder / "data")
-    write_shards(folder / "data", samples=30000, shards=1, split="val", seed=1)
+    write_shards(folder / "data", samples=12000, shards=1, split="val", seed=1)
     # With an average, the signal comes during its evaluation, which is the second.
     for ranks, more in few(((1, []), (2, ["--ema-decay", 0.9, "--shard", "full"])), 1):
         whole, pieces = folder / f"whole-{ranks}-{len(more)}", folder / f"pieces-{ranks}-{len(more)}"
