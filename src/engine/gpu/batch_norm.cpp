@@ -1,5 +1,5 @@
 #include "lowering.hpp"
-#include "rank_sums.hpp"
+#include "norm_steps.hpp"
 
 #include <memory>
 #include <optional>
@@ -32,7 +32,7 @@ class NormLowering final : public Lowering {
       ranks_ = std::make_shared<RankSums>(*builder.state().device, builder.state().sum_over_ranks,
                                           extent_.rows, extent_.padded);
     }
-    if (builder.training()) emit_statistics(builder, x);
+    if (builder.training()) emit_norm_statistics(builder, node_, extent_, x, ranks_);
     if (options_.fused_away) return builder.set_value(options_.output, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
@@ -41,7 +41,8 @@ class NormLowering final : public Lowering {
     const auto residual =
         options_.residual ? std::optional(builder.value(*options_.residual)) : std::nullopt;
     if (residual) touched.push_back(*residual);
-    const auto residual_norm = added_operands(builder);
+    const auto residual_norm =
+        added_ != nullptr ? std::optional(norm_operands(builder, *added_)) : std::nullopt;
     if (options_.relu && builder.training()) {
       const auto values = static_cast<std::size_t>(extent_.rows * extent_.padded);
       mask_ = builder.make((values + 7) / 8);
@@ -50,7 +51,8 @@ class NormLowering final : public Lowering {
     builder.emit("batch norm " + name(), touched,
                  [x, y, mask = mask_, relu = options_.relu, norm, extent = extent_, residual,
                   residual_norm, type = builder.type()](const LaunchContext& context) {
-                   const auto of_residual = at(residual_norm, context);
+                   const auto of_residual =
+                       residual_norm ? std::optional(residual_norm->at(context)) : std::nullopt;
                    batch_norm_apply(context.stream(), type, extent, context.at(x), norm.at(context),
                                     {.residual = residual ? context.at(*residual) : nullptr,
                                      .residual_norm = of_residual ? &*of_residual : nullptr,
@@ -64,10 +66,10 @@ class NormLowering final : public Lowering {
   void backward(ProgramBuilder& builder) override {
     if (options_.fused_away) return pass_on_gradient(builder);
     const Incoming incoming = take_gradient(builder);
-    const Sums sums = make_sums(builder, node_, builder.value(options_.norm.input));
+    const NormSumsOperands sums = norm_sums(builder, node_, builder.value(options_.norm.input));
     const auto added =
         added_ != nullptr
-            ? std::optional(make_sums(builder, *added_, builder.value(*options_.residual)))
+            ? std::optional(norm_sums(builder, *added_, builder.value(*options_.residual)))
             : std::nullopt;
     emit_parameter_gradients(builder, incoming, sums, added);
 
@@ -142,124 +144,9 @@ class NormLowering final : public Lowering {
   }
   [[nodiscard]] const std::string& name() const noexcept { return options_.norm.options.name; }
 
-  /// A norm's operands in one pass; its parameters' addresses may differ between passes.
-  struct NormOperands {
-    const float* mean;
-    const float* inverse_deviation;
-    Address weight;
-    Address bias;
-    SampleDrop drop;  ///< without the batch's masks
-    [[nodiscard]] Normalization at(const LaunchContext& context) const {
-      SampleDrop of_batch = drop;
-      of_batch.dropped = context.labels.dropped;
-      return {.mean = mean,
-              .inverse_deviation = inverse_deviation,
-              .weight = context.as<const float>(weight),
-              .bias = context.as<const float>(bias),
-              .drop = of_batch};
-    }
-  };
-  /// Stochastic depth of a node's norm.
-  [[nodiscard]] static SampleDrop drop_of(const ProgramBuilder& builder, const Node& node) {
-    const StochasticDepth& drop = std::get<BatchNorm>(node.op).options.drop;
-    if (!builder.training() || drop.probability == 0) return {};
-    return {.samples = builder.batch_size(),
-            .rows = node.output[1] * node.output[2],
-            .block = drop.block,
-            .scale = drop.scale()};
-  }
-
-  [[nodiscard]] static NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {
-    return {.mean = builder.statistics().of(node.statistics[0]),
-            .inverse_deviation = builder.statistics().inverse_deviations(node.statistics[1]),
-            .weight = builder.parameter(node.parameters[0]),
-            .bias = builder.parameter(node.parameters[1]),
-            .drop = drop_of(builder, node)};
-  }
-  [[nodiscard]] std::optional<NormOperands> added_operands(ProgramBuilder& builder) const {
-    if (added_ == nullptr) return std::nullopt;
-    return norm_operands(builder, *added_);
-  }
-  [[nodiscard]] static std::optional<Normalization> at(const std::optional<NormOperands>& place,
-                                                       const LaunchContext& context) {
-    if (!place) return std::nullopt;
-    return place->at(context);
-  }
-
-  void emit_statistics(ProgramBuilder& builder, Tensor x) {
-    const Tensor workspace = builder.make(reduction_workspace(extent_));
-    builder.emit(
-        "statistics of " + name(), {x, workspace},
-        [x, workspace, extent = extent_, type = builder.type(), ranks = ranks_,
-         &block = builder.statistics().statistics(), id = node_.statistics[1],
-         out = NormStatistics{
-             .mean = builder.statistics().of(node_.statistics[0]),
-             .variance = builder.statistics().of(node_.statistics[1]),
-             .inverse_deviation = builder.statistics().inverse_deviations(node_.statistics[1]),
-             .eps = static_cast<float>(options_.norm.options.eps)}](const LaunchContext& context) {
-          batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
-                                context.at(workspace));
-          if (!ranks) return;
-          ranks->combine_statistics(out);
-          block.set_elements(id, ranks->elements());
-        });
-  }
-
-  /// Backward of a norm. The data gradient needs the sums over this batch alone, so they are kept
-  /// separately when gradients accumulate.
-  struct Sums {
-    Tensor x;
-    NormOperands norm;
-    Tensor weight;
-    Tensor bias;
-    void list(std::vector<Tensor>& touched) const {
-      touched.insert(touched.end(), {x, norm.weight.tensor, norm.bias.tensor, weight, bias});
-    }
-    [[nodiscard]] NormGradient gradient(const LaunchContext& context, void* dx) const {
-      return {.x = context.at(x),
-              .norm = norm.at(context),
-              .weight_gradient = context.as<float>(weight),
-              .bias_gradient = context.as<float>(bias),
-              .dx = dx};
-    }
-  };
-  [[nodiscard]] Sums make_sums(ProgramBuilder& builder, const Node& node, Tensor x) const {
-    const auto bytes = static_cast<std::size_t>(extent_.padded) * sizeof(float);
-    return {.x = x,
-            .norm = norm_operands(builder, node),
-            .weight = builder.make(bytes),
-            .bias = builder.make(bytes)};
-  }
-  /// The sums, and the parameters' gradients that also receive them.
-  struct Target {
-    Sums sums;
-    std::optional<Address> weight;  ///< empty: frozen
-    std::optional<Address> bias;
-    [[nodiscard]] NormSums at(const LaunchContext& context) const {
-      return {.x = context.at(sums.x),
-              .norm = sums.norm.at(context),
-              .weight = context.as<float>(sums.weight),
-              .bias = context.as<float>(sums.bias),
-              .kept = {.weight = weight ? context.as<float>(*weight) : nullptr,
-                       .bias = bias ? context.as<float>(*bias) : nullptr,
-                       .adds = context.accumulate}};
-    }
-  };
-  [[nodiscard]] static Target make_target(ProgramBuilder& builder, const Node& node,
-                                          const Sums& sums, std::vector<Tensor>& touched) {
-    const auto gradient_of = [&](ParameterId id) -> std::optional<Address> {
-      if (builder.is_frozen(id)) return std::nullopt;
-      const Address address = builder.gradient_of(id);
-      touched.push_back(address.tensor);
-      return address;
-    };
-    sums.list(touched);
-    return {.sums = sums,
-            .weight = gradient_of(node.parameters[0]),
-            .bias = gradient_of(node.parameters[1])};
-  }
-  void emit_parameter_gradients(ProgramBuilder& builder, const Incoming& incoming, const Sums& sums,
-                                const std::optional<Sums>& sums_of_added) {
+  void emit_parameter_gradients(ProgramBuilder& builder, const Incoming& incoming,
+                                const NormSumsOperands& sums,
+                                const std::optional<NormSumsOperands>& sums_of_added) {
     const bool drops =
         sums.norm.drop.rows != 0 || (sums_of_added && sums_of_added->norm.drop.rows != 0);
     const Tensor workspace =
@@ -267,9 +154,9 @@ class NormLowering final : public Lowering {
     std::vector<Tensor> touched{incoming.first, workspace};
     if (incoming.second) touched.insert(touched.end(), {*incoming.second, incoming.sum});
     if (mask_) touched.push_back(*mask_);
-    const Target own = make_target(builder, node_, sums, touched);
-    std::optional<Target> added;
-    if (sums_of_added) added = make_target(builder, *added_, *sums_of_added, touched);
+    const NormSumsTarget own = norm_sums_target(builder, node_, sums, touched);
+    std::optional<NormSumsTarget> added;
+    if (sums_of_added) added = norm_sums_target(builder, *added_, *sums_of_added, touched);
     builder.emit("parameter gradients of batch norm " + name(), touched,
                  [incoming, workspace, own, added, mask = mask_, extent = extent_,
                   type = builder.type()](const LaunchContext& context) {

@@ -1,3 +1,4 @@
+#include "channel_norm.hpp"
 #include "kernels.hpp"
 #include "sample_drop.hpp"
 #include "vec8_rows.hpp"
@@ -9,36 +10,18 @@ namespace {
 template <typename T>
 inline constexpr int depth = packed_size<T> / 2;
 
-/// Whether the means are folded into the additive terms. They may be large compared with the
-/// deviations, but 16-bit values lose those digits anyway.
-template <typename T>
-inline constexpr bool folds_means = sizeof(T) == 2;
-
-/// A norm's values for the channels of a vec8.
-template <typename T>
-struct ChannelNorm {
-  Vec8 mean;
-  Vec8 scale;
-  Vec8 bias;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelNorm load(const Vec8Rows& extent,
-                                                             const Normalization& norm,
-                                                             std::int64_t at) {
-    ChannelNorm result{load_channels(extent, norm.mean, at), load_channels(extent, norm.weight, at),
-                       load_channels(extent, norm.bias, at)};
-    const Vec8 inverse = load_channels(extent, norm.inverse_deviation, at);
-    for (int i = 0; i < vec8_size; ++i) {
-      result.scale[i] *= inverse[i];
-      if constexpr (folds_means<T>) result.bias[i] -= result.mean[i] * result.scale[i];
-    }
-    return result;
-  }
-  LOCKSTEP_HOST_DEVICE void normalize(Vec8& values) const {
-    for (int i = 0; i < vec8_size; ++i) {
-      if constexpr (!folds_means<T>) values[i] -= mean[i];
-      values[i] = values[i] * scale[i] + bias[i];
-    }
+/// Reads the channels of a vec8.
+struct ReadChannels {
+  const Vec8Rows& extent;
+  std::int64_t at;
+  LOCKSTEP_HOST_DEVICE Vec8 operator()(const float* values) const {
+    return load_channels(extent, values, at);
   }
 };
+template <typename T>
+using Vec8Norm = ChannelNorm<T, vec8_size>;
+template <typename T>
+using Vec8Gradient = ChannelGradient<T, vec8_size>;
 
 template <typename T, bool adds, bool adds_norm, bool drops>
 struct Apply {
@@ -59,11 +42,10 @@ struct Apply {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
     const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
-    const auto channels = ChannelNorm<T>::load(extent, norm, column.at);
-    ChannelNorm<T> residual_channels{};
-    if constexpr (adds_norm) {
-      residual_channels = ChannelNorm<T>::load(extent, residual_norm, column.at);
-    }
+    const ReadChannels read{extent, column.at};
+    const auto channels = Vec8Norm<T>::load(norm, read);
+    Vec8Norm<T> residual_channels{};
+    if constexpr (adds_norm) residual_channels = Vec8Norm<T>::load(residual_norm, read);
     items.for_rows_of<adds || drops ? depth<T> / 2 : depth<T>>(
         chunk, column.rows,
         [&](std::int64_t row) {
@@ -106,40 +88,6 @@ struct Apply {
   }
 };
 
-/// Per-channel terms of the gradient of a norm's input, for the channels of a vec8:
-/// dx = scale * g + slope * (x - mean) + offset
-template <typename T>
-struct ChannelGradient {
-  Vec8 mean;
-  Vec8 scale;
-  Vec8 slope;
-  Vec8 offset;
-  /// `share`: a value's weight in the means, 1 / elements.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelGradient load(const Vec8Rows& extent,
-                                                                 const NormGradient& of,
-                                                                 float share, std::int64_t at) {
-    ChannelGradient result{
-        load_channels(extent, of.norm.mean, at), load_channels(extent, of.norm.weight, at),
-        load_channels(extent, of.weight_gradient, at), load_channels(extent, of.bias_gradient, at)};
-    const Vec8 inverse = load_channels(extent, of.norm.inverse_deviation, at);
-    for (int i = 0; i < vec8_size; ++i) {
-      result.scale[i] *= inverse[i];
-      result.slope[i] *= -(inverse[i] * share) * result.scale[i];
-      result.offset[i] *= -share * result.scale[i];
-      if constexpr (folds_means<T>) result.offset[i] -= result.mean[i] * result.slope[i];
-    }
-    return result;
-  }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 of(const Vec8& g, const Vec8& values) const {
-    Vec8 result;
-    for (int i = 0; i < vec8_size; ++i) {
-      const float distance = folds_means<T> ? values[i] : values[i] - mean[i];
-      result[i] = scale[i] * g[i] + (slope[i] * distance + offset[i]);
-    }
-    return result;
-  }
-};
-
 template <typename T, bool masked, bool adds_norm, bool drops>
 struct BackwardApply {
   Vec8Rows extent;
@@ -160,11 +108,10 @@ struct BackwardApply {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
     const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
-    const auto channels = ChannelGradient<T>::load(extent, norm, share, column.at);
-    ChannelGradient<T> added_channels{};
-    if constexpr (adds_norm) {
-      added_channels = ChannelGradient<T>::load(extent, added, share, column.at);
-    }
+    const ReadChannels read{extent, column.at};
+    const auto channels = Vec8Gradient<T>::load(norm, share, read);
+    Vec8Gradient<T> added_channels{};
+    if constexpr (adds_norm) added_channels = Vec8Gradient<T>::load(added, share, read);
     items.for_rows_of<depth<T> / 2>(
         chunk, column.rows,
         [&](std::int64_t row) {

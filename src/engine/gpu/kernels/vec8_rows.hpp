@@ -144,19 +144,22 @@ struct ColumnItems {
     for_rows<depth>(first, interleaved, there < rows_each ? there : rows_each, load, use);
   }
 };
-[[nodiscard]] inline ColumnItems column_items(const Vec8Rows& extent) {
+[[nodiscard]] inline ColumnItems column_items(std::int64_t rows, std::int64_t columns) {
   // 4 to 16 rows per item: about `enough` items keep a large device busy.
   constexpr std::int64_t enough = std::int64_t{1} << 18;
   constexpr std::int64_t loaded_together = 4;
-  ColumnItems items{.columns = extent.columns()};
+  ColumnItems items{.columns = columns};
   items.rows_each =
-      loaded_together * std::clamp(ceil_div(extent.rows * items.columns, enough * loaded_together),
+      loaded_together * std::clamp(ceil_div(rows * items.columns, enough * loaded_together),
                                    std::int64_t{1}, std::int64_t{4});
   items.interleaved =
       std::clamp(large_device_blocks * threads_per_block / items.columns, std::int64_t{1},
-                 std::max(ceil_div(extent.rows, items.rows_each), std::int64_t{1}));
-  items.chunks = ceil_div(extent.rows, items.interleaved * items.rows_each) * items.interleaved;
+                 std::max(ceil_div(rows, items.rows_each), std::int64_t{1}));
+  items.chunks = ceil_div(rows, items.interleaved * items.rows_each) * items.interleaved;
   return items;
+}
+[[nodiscard]] inline ColumnItems column_items(const Vec8Rows& extent) {
+  return column_items(extent.rows, extent.columns());
 }
 
 }  // namespace lockstep::gpu

@@ -1,0 +1,104 @@
+#include "norm_steps.hpp"
+
+#include <string>
+
+namespace lockstep::gpu {
+namespace {
+
+/// Stochastic depth of a node's norm.
+SampleDrop drop_of(const ProgramBuilder& builder, const Node& node) {
+  const StochasticDepth& drop = std::get<BatchNorm>(node.op).options.drop;
+  if (!builder.training() || drop.probability == 0) return {};
+  return {.samples = builder.batch_size(),
+          .rows = node.output[1] * node.output[2],
+          .block = drop.block,
+          .scale = drop.scale()};
+}
+
+}  // namespace
+
+Normalization NormOperands::at(const LaunchContext& context) const {
+  SampleDrop of_batch = drop;
+  of_batch.dropped = context.labels.dropped;
+  return {.mean = mean,
+          .inverse_deviation = inverse_deviation,
+          .weight = context.as<const float>(weight),
+          .bias = context.as<const float>(bias),
+          .drop = of_batch};
+}
+
+NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {
+  return {.mean = builder.statistics().of(node.statistics[0]),
+          .inverse_deviation = builder.statistics().inverse_deviations(node.statistics[1]),
+          .weight = builder.parameter(node.parameters[0]),
+          .bias = builder.parameter(node.parameters[1]),
+          .drop = drop_of(builder, node)};
+}
+
+void NormSumsOperands::list(std::vector<Tensor>& touched) const {
+  touched.insert(touched.end(), {x, norm.weight.tensor, norm.bias.tensor, weight, bias});
+}
+
+NormGradient NormSumsOperands::gradient(const LaunchContext& context, void* dx) const {
+  return {.x = context.at(x),
+          .norm = norm.at(context),
+          .weight_gradient = context.as<float>(weight),
+          .bias_gradient = context.as<float>(bias),
+          .dx = dx};
+}
+
+NormSumsOperands norm_sums(ProgramBuilder& builder, const Node& node, Tensor x) {
+  const auto bytes =
+      static_cast<std::size_t>(padded_channels(node.output[0], builder.type())) * sizeof(float);
+  return {.x = x,
+          .norm = norm_operands(builder, node),
+          .weight = builder.make(bytes),
+          .bias = builder.make(bytes)};
+}
+
+NormSums NormSumsTarget::at(const LaunchContext& context) const {
+  return {.x = context.at(sums.x),
+          .norm = sums.norm.at(context),
+          .weight = context.as<float>(sums.weight),
+          .bias = context.as<float>(sums.bias),
+          .kept = {.weight = weight ? context.as<float>(*weight) : nullptr,
+                   .bias = bias ? context.as<float>(*bias) : nullptr,
+                   .adds = context.accumulate}};
+}
+
+NormSumsTarget norm_sums_target(ProgramBuilder& builder, const Node& node,
+                                const NormSumsOperands& sums, std::vector<Tensor>& touched) {
+  const auto gradient_of = [&](ParameterId id) -> std::optional<Address> {
+    if (builder.is_frozen(id)) return std::nullopt;
+    const Address address = builder.gradient_of(id);
+    touched.push_back(address.tensor);
+    return address;
+  };
+  sums.list(touched);
+  return {.sums = sums,
+          .weight = gradient_of(node.parameters[0]),
+          .bias = gradient_of(node.parameters[1])};
+}
+
+void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent, Tensor x,
+                          const std::shared_ptr<RankSums>& ranks) {
+  const BatchNormOptions& options = std::get<BatchNorm>(node.op).options;
+  const Tensor workspace = builder.make(reduction_workspace(extent));
+  builder.emit(
+      "statistics of " + options.name, {x, workspace},
+      [x, workspace, extent, type = builder.type(), ranks,
+       &block = builder.statistics().statistics(), id = node.statistics[1],
+       out = NormStatistics{
+           .mean = builder.statistics().of(node.statistics[0]),
+           .variance = builder.statistics().of(node.statistics[1]),
+           .inverse_deviation = builder.statistics().inverse_deviations(node.statistics[1]),
+           .eps = static_cast<float>(options.eps)}](const LaunchContext& context) {
+        batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
+                              context.at(workspace));
+        if (!ranks) return;
+        ranks->combine_statistics(out);
+        block.set_elements(id, ranks->elements());
+      });
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "program_builder.hpp"
+#include "rank_sums.hpp"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+/// Operands of the steps of batch norms.
+namespace lockstep::gpu {
+
+/// A norm's operands in one pass; its parameters' addresses may differ between passes.
+struct NormOperands {
+  const float* mean;
+  const float* inverse_deviation;
+  Address weight;
+  Address bias;
+  SampleDrop drop;  ///< without the batch's masks
+  [[nodiscard]] Normalization at(const LaunchContext& context) const;
+};
+[[nodiscard]] NormOperands norm_operands(ProgramBuilder& builder, const Node& node);
+
+/// Backward of a norm. The data gradient needs the sums over this batch alone, so they are kept
+/// separately when gradients accumulate.
+struct NormSumsOperands {
+  Tensor x;
+  NormOperands norm;
+  Tensor weight;
+  Tensor bias;
+  void list(std::vector<Tensor>& touched) const;
+  [[nodiscard]] NormGradient gradient(const LaunchContext& context, void* dx) const;
+};
+/// Of a node's norm, whose input is `x`.
+[[nodiscard]] NormSumsOperands norm_sums(ProgramBuilder& builder, const Node& node, Tensor x);
+
+/// The sums, and the parameters' gradients that also receive them.
+struct NormSumsTarget {
+  NormSumsOperands sums;
+  std::optional<Address> weight;  ///< empty: frozen
+  std::optional<Address> bias;
+  [[nodiscard]] NormSums at(const LaunchContext& context) const;
+};
+/// Adds the operands to those that a step touches.
+[[nodiscard]] NormSumsTarget norm_sums_target(ProgramBuilder& builder, const Node& node,
+                                              const NormSumsOperands& sums,
+                                              std::vector<Tensor>& touched);
+
+/// The statistics of a norm of x over the batch, or, if not null, over `ranks`.
+void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent, Tensor x,
+                          const std::shared_ptr<RankSums>& ranks);
+
+}  // namespace lockstep::gpu
