@@ -171,6 +171,7 @@ GraphAnalysis analyse(const Graph& graph) {
                          .sum_of = std::vector<std::optional<ValueId>>(count),
                          .relu_of = std::vector<std::optional<ValueId>>(count),
                          .added_to = std::vector<std::optional<ValueId>>(count),
+                         .pooled_by = std::vector<std::optional<ValueId>>(count),
                          .fused_away = std::vector<bool>(count, false),
                          .overwritable = std::vector<bool>(count, false),
                          .overwritable_in_inference = std::vector<bool>(count, false),

@@ -16,7 +16,9 @@ struct GraphAnalysis {
   /// By node: if an addition fused into another norm is the only consumer of this norm's value,
   /// that other norm.
   std::vector<std::optional<ValueId>> added_to;
-  std::vector<bool> fused_away;    ///< by node: an add or ReLU computed by one of its inputs
+  /// By node: the max pool that a norm computes with its own ReLU. Empty unless an engine sets it.
+  std::vector<std::optional<ValueId>> pooled_by;
+  std::vector<bool> fused_away;    ///< by node: computed by an earlier one
   std::vector<bool> overwritable;  ///< by value: its only consumer may compute in place
   std::vector<bool> overwritable_in_inference;
   std::vector<bool> overwritable_in_backward;  ///< by value: its only consumer's backward may

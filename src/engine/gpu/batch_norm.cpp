@@ -1,5 +1,6 @@
 #include "lowering.hpp"
 #include "norm_steps.hpp"
+#include "pooled_norm.hpp"
 
 #include <memory>
 #include <optional>
@@ -185,6 +186,9 @@ class NormLowering final : public Lowering {
 
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
   const GraphAnalysis& analysis = context.analysis;
+  if (const auto pool = analysis.pooled_by[static_cast<std::size_t>(context.id)]) {
+    return lower_pooled_norm(op, *pool, context);
+  }
   const auto addend = analysis.addend_of(context.graph, context.id);
   const auto is_added = [&](ValueId id) {
     return analysis.added_to[static_cast<std::size_t>(id)].has_value();

@@ -5,6 +5,7 @@
 #include "device_stopwatch.hpp"
 #include "device_timeline.hpp"
 #include "lockstep/core/error.hpp"
+#include "pooled_norm.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -23,6 +24,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   if (!units.holds_parameters || !units.holds_gradients || options.sum_over_ranks) {
     std::ranges::fill(analysis.added_to, std::nullopt);
   }
+  if (!options.sum_over_ranks) fuse_pools(graph, analysis);
   ParameterArena arena = make_parameter_arena(device, graph,
                                               {.type = type,
                                                .ready = analysis.ready,

@@ -1,32 +1,17 @@
 #include "lowering.hpp"
+#include "pool_extent.hpp"
 
 #include <optional>
 
 namespace lockstep::gpu {
 namespace {
 
-template <typename Options>
-PoolExtent extent_of(const ProgramBuilder& builder, ValueId input, ValueId output,
-                     const Options& options) {
-  const Extent in = builder.extent(input);
-  const Extent out = builder.extent(output);
-  return {.batch = in.batch,
-          .height = in.height,
-          .width = in.width,
-          .out_height = out.height,
-          .out_width = out.width,
-          .padded = in.padded,
-          .kernel = options.kernel,
-          .stride = options.stride,
-          .padding = options.padding};
-}
-
 class MaxPoolLowering final : public Lowering {
  public:
   MaxPoolLowering(const MaxPool& op, const LoweringContext& context) : op_(op), id_(context.id) {}
 
   void forward(ProgramBuilder& builder) override {
-    extent_ = extent_of(builder, op_.input, id_, op_.options);
+    extent_ = pool_extent(builder, op_.input, id_, op_.options);
     const Tensor x = builder.value(op_.input);
     const Tensor y = builder.make_like(id_);
     std::vector<Tensor> touched{x, y};
@@ -92,7 +77,7 @@ class AvgPoolLowering final : public Lowering {
 
  private:
   [[nodiscard]] PoolExtent extent(const ProgramBuilder& builder) const {
-    PoolExtent result = extent_of(builder, op_.input, id_, op_.options);
+    PoolExtent result = pool_extent(builder, op_.input, id_, op_.options);
     result.partial_windows = op_.options.partial_windows;
     return result;
   }
@@ -139,6 +124,7 @@ class GlobalAvgPoolLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
+  if (context.fused_away()) return nullptr;
   return std::make_unique<MaxPoolLowering>(op, context);
 }
 

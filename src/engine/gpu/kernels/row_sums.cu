@@ -1,4 +1,5 @@
 #include "kernels.hpp"
+#include "norm_gradients.hpp"
 #include "row_reduction.hpp"
 #include "sample_drop.hpp"
 
@@ -207,6 +208,18 @@ PartialSums<kinds> partial_sums(const RowReduction& reduction, const void* works
           reduction.extent.padded};
 }
 
+void combine(Stream stream, const RowReduction& reduction, const NormSums& of,
+             const NormSums* added, bool any_drops, const void* workspace) {
+  const auto start = [&]<bool adds, bool drops>() {
+    constexpr int kinds = gradient_sums(adds, drops);
+    launch_blocks(
+        stream, combining_blocks(reduction),
+        CombineGradients<adds, drops>{partial_sums<kinds>(reduction, workspace), gradients_out(of),
+                                      adds ? gradients_out(*added) : GradientsOut{}});
+  };
+  with_flags<>(start, added != nullptr, any_drops);
+}
+
 }  // namespace
 
 std::size_t reduction_workspace(const Matrix& extent, int norms, bool drops) {
@@ -244,14 +257,12 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
     };
     with_flags<>(start, mask != nullptr, incoming.other != nullptr, added != nullptr, any_drops);
   });
-  const auto combine = [&]<bool adds, bool drops>() {
-    constexpr int kinds = gradient_sums(adds, drops);
-    launch_blocks(
-        stream, combining_blocks(reduction),
-        CombineGradients<adds, drops>{partial_sums<kinds>(reduction, workspace), gradients_out(of),
-                                      adds ? gradients_out(*added) : GradientsOut{}});
-  };
-  with_flags<>(combine, added != nullptr, any_drops);
+  combine(stream, reduction, of, added, any_drops, workspace);
+}
+
+void combine_gradients(Stream stream, const RowReduction& reduction, const NormSums& of,
+                       const void* workspace) {
+  combine(stream, reduction, of, nullptr, false, workspace);
 }
 
 }  // namespace lockstep::gpu
