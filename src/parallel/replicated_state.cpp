@@ -52,6 +52,9 @@ class ReplicatedState final : public ParallelState {
   }
 
   [[nodiscard]] UnitExchange* exchange() noexcept override { return nullptr; }
+  [[nodiscard]] std::span<const std::size_t> bucket_ends() const noexcept override {
+    return reducer_.boundaries();
+  }
 
   void begin_step(StepSync sync) override {
     sync_ = sync;

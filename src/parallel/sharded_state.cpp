@@ -58,6 +58,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   [[nodiscard]] UnitExchange* exchange() noexcept override { return this; }
+  [[nodiscard]] std::span<const std::size_t> bucket_ends() const noexcept override { return {}; }
 
   void begin_step([[maybe_unused]] StepSync sync) override {
     assert(sync == StepSync::gradients);

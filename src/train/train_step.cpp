@@ -95,6 +95,7 @@ std::unique_ptr<Program> TrainStep::compile(std::int64_t batch_size) {
   return engine_.compile({.batch_size = batch_size,
                           .training = true,
                           .exchange = state_.exchange(),
+                          .bucket_ends = state_.bucket_ends(),
                           .graph = options_.graph});
 }
 

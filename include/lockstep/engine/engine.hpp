@@ -32,8 +32,8 @@ class BackwardObserver {
   virtual ~BackwardObserver() = default;
   /// Gradients in [0, filled) of the arena are final for this micro-step. Never decreases.
   virtual void gradients_ready(std::size_t filled) = 0;
-  /// Values of `filled` that must be reported as soon as they are reached, ascending. Between them
-  /// an engine may skip calls.
+  /// Values of `filled` that must be reported as soon as they are reached, ascending: ends of
+  /// buckets (ProgramOptions::bucket_ends) or units. Between them an engine may skip calls.
   [[nodiscard]] virtual std::span<const std::size_t> boundaries() const noexcept { return {}; }
 };
 
@@ -60,6 +60,10 @@ struct ProgramOptions {
   bool training = false;
   /// Gathers and reduces the units of a sharded layout; outlives the program. Null: not sharded.
   UnitExchange* exchange = nullptr;
+  /// Ends of the buckets of gradients that are reduced together, ascending; read by compile() only.
+  /// An engine may report a bucket's gradients as final all at once. The units of a sharded layout
+  /// replace them.
+  std::span<const std::size_t> bucket_ends = {};
   /// The network for images of another size, with the same layers and parameters. Outlives the
   /// program. Null: Engine::graph().
   const Graph* graph = nullptr;

@@ -32,6 +32,9 @@ class GradientSync {
   /// For the engine's programs; null if they need none, because every rank keeps the whole model.
   [[nodiscard]] virtual UnitExchange* exchange() noexcept = 0;
 
+  /// ProgramOptions::bucket_ends for the engine's programs.
+  [[nodiscard]] virtual std::span<const std::size_t> bucket_ends() const noexcept = 0;
+
   // A step makes these calls in this order. Collective.
   /// Only a replicated state has local steps.
   virtual void begin_step(StepSync sync) = 0;

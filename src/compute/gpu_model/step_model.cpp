@@ -4,6 +4,7 @@
 #include "../../optim/device/device_optimizer.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/batch.hpp"
+#include "lockstep/parallel/bucket_plan.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -54,6 +55,13 @@ Batch listed_batch(const Graph& graph, std::int64_t size) {
   return batch;
 }
 
+std::vector<std::size_t> bucket_ends(const ArenaLayout& layout, const Config& config) {
+  std::vector<std::size_t> ends;
+  const auto target = static_cast<std::size_t>(config.bucket_mb * 0x1p20);
+  for (const Bucket& bucket : plan_buckets(layout, 0, target)) ends.push_back(bucket.end);
+  return ends;
+}
+
 }  // namespace
 
 LaunchCost& LaunchCost::operator+=(const LaunchCost& more) noexcept {
@@ -81,7 +89,9 @@ StepModel model_step(const Graph& graph, const Config& config, const GpuSpec& gp
   const auto device = make_listing_device();
   const auto engine =
       make_device_engine(device, graph, {.precision = config.precision, .records = false});
-  const auto program = engine->compile({.batch_size = config.batch_size, .training = true});
+  const std::vector<std::size_t> ends = bucket_ends(engine->layout(), config);
+  const auto program =
+      engine->compile({.batch_size = config.batch_size, .training = true, .bucket_ends = ends});
   const auto optimizer = make_device_optimizer(device, config, engine->layout());
   std::vector<StepTime> steps = program->time_steps(listed_batch(graph, config.batch_size));
   // The first step reads pixels, of a byte each, in place of the fp32 values that it may read.

@@ -116,21 +116,29 @@ class ConvolutionLowering final : public Lowering {
     const Tensor x = input_;
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Tensor scratch = builder.make(size * size_of(type));
+    const std::string name = "weight gradient of " + options_.name;
+    if (type != DataType::f32 && !gather_) {
+      builder.emit(
+          name, {x, dy, workspace, scratch},
+          [x, dy, workspace, scratch, convolution = convolution_](const LaunchContext& context) {
+            convolution->backward_weights(context.at(x), context.at(dy), context.at(scratch),
+                                          context.at(workspace));
+          });
+      return builder.convert_gradient(parameters_[0], scratch);
+    }
     const Address place = builder.gradient_of(parameters_[0]);
     builder.emit(
-        "weight gradient of " + options_.name, {x, dy, workspace, scratch, place.tensor},
+        name, {x, dy, workspace, scratch, place.tensor},
         [x, dy, workspace, scratch, type, size, place, gather = gather_,
          convolution = convolution_](const LaunchContext& context) {
           float* const target = context.as<float>(place);
-          const bool direct = type == DataType::f32 && !context.accumulate && !gather;
+          const bool direct = !context.accumulate && !gather;
           void* const dw = direct ? target : context.at(scratch);
           convolution->backward_weights(context.at(x), context.at(dy), dw, context.at(workspace));
           if (gather) {
             scatter_filters(context.stream(), type, *gather, dw, target, context.accumulate);
-          } else if (context.accumulate) {
-            add_converted(context.stream(), dw, type, target, size);
           } else if (!direct) {
-            convert(context.stream(), dw, type, target, DataType::f32, size);
+            add(context.stream(), DataType::f32, target, dw, target, size);
           }
         },
         {parameters_[0]});
@@ -150,8 +158,8 @@ class ConvolutionLowering final : public Lowering {
                    sum_rows(context.stream(), type, extent, context.at(dy), sums,
                             context.at(workspace));
                    if (context.accumulate) {
-                     add_converted(context.stream(), sums, DataType::f32, target,
-                                   static_cast<std::size_t>(extent.padded));
+                     add(context.stream(), DataType::f32, target, sums, target,
+                         static_cast<std::size_t>(extent.padded));
                    }
                  },
                  {parameters_[1]});

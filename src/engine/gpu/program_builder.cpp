@@ -1,9 +1,24 @@
 #include "program_builder.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <span>
 
 namespace lockstep::gpu {
+namespace {
+
+std::vector<std::size_t> group_ends(const ArenaLayout& layout, const ProgramOptions& options) {
+  std::vector<std::size_t> ends;
+  if (layout.is_sharded()) {
+    for (const ArenaUnit& unit : layout.units) ends.push_back(unit.end);
+  } else {
+    ends.assign(options.bucket_ends.begin(), options.bucket_ends.end());
+  }
+  ends.push_back(layout.size());
+  return ends;
+}
+
+}  // namespace
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
@@ -12,7 +27,8 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       graph_(graph_of(options, state.graph)),
       statistics_(statistics),
       values_(state.graph.nodes().size()),
-      working_(state.arena.layout().units.size()) {}
+      working_(state.arena.layout().units.size()),
+      group_ends_(group_ends(state.arena.layout(), options)) {}
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = graph_.nodes()[at(id)].output;
@@ -120,6 +136,39 @@ Address ProgramBuilder::gradient_of(ParameterId id) {
   }
   return {.tensor = unit_gradients(arena.unit_of(id)),
           .offset = arena.offset_in_unit(id) * sizeof(float)};
+}
+
+void ProgramBuilder::convert_gradient(ParameterId id, Tensor values) {
+  unconverted_.push_back({.id = id, .values = values});
+  complete(id);
+}
+
+bool ProgramBuilder::write_gradients(std::size_t end) {
+  if (unconverted_.empty()) return true;
+  if (end < *std::ranges::upper_bound(group_ends_, lists().filled())) return false;
+  struct Conversion {
+    Tensor from;
+    Address to;
+    std::size_t count;
+  };
+  std::vector<Conversion> conversions;
+  std::vector<Tensor> touched;
+  for (const auto& [id, values] : unconverted_) {
+    const Address place = gradient_of(id);
+    conversions.push_back({.from = values, .to = place, .count = state_.arena.size_of(id)});
+    touched.insert(touched.end(), {values, place.tensor});
+  }
+  unconverted_.clear();
+  emit(
+      "weight gradients in fp32", touched,
+      [conversions = std::move(conversions), type = type()](const LaunchContext& context) {
+        std::vector<GradientConversion> placed;
+        for (const auto& [from, to, count] : conversions) {
+          placed.push_back({.from = context.at(from), .to = context.as<float>(to), .count = count});
+        }
+        convert_gradients(context.stream(), type, placed, context.accumulate);
+      });
+  return true;
 }
 
 ProgramBuilder::Program ProgramBuilder::take() {

@@ -115,6 +115,10 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
             std::function<void(const LaunchContext&)> run,
             const std::vector<ParameterId>& final = {});
 
+  /// Completes a parameter's gradient, which the step listed last has written to `values` in the
+  /// 16-bit type of the values. One step for each bucket, or each unit, converts its gradients.
+  void convert_gradient(ParameterId id, Tensor values);
+
   /// Called after the first step, which is queued separately.
   void begin_forward() { set_prefetch(); }
   struct Program {
@@ -138,6 +142,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   }
   void emit_sum(ValueId id, const OpenSum& sum) override;
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
+  [[nodiscard]] bool write_gradients(std::size_t end) override;
   void clear_gaps(std::size_t unit, const Tensor& gradients) override;
   [[nodiscard]] Step exchange_step(std::string name, const Tensor& tensor,
                                    std::function<void(std::byte*)> run) override;
@@ -146,7 +151,13 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   const Graph& graph_;  ///< its layers are those of the engine's graph, so the analysis holds
   StatisticsBlock& statistics_;
   std::vector<std::optional<Tensor>> values_;
-  std::vector<Tensor> working_;  ///< by unit: its parameters in the type of the values
+  std::vector<Tensor> working_;          ///< by unit: its parameters in the type of the values
+  std::vector<std::size_t> group_ends_;  ///< of gradients that become final together
+  struct Unconverted {
+    ParameterId id;
+    Tensor values;
+  };
+  std::vector<Unconverted> unconverted_;  ///< gradients of the current group in 16 bits
 };
 
 }  // namespace lockstep::gpu

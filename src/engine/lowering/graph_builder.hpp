@@ -135,7 +135,9 @@ class GraphBuilder {
   [[nodiscard]] const Tensor& left_addend(ValueId id) const { return sum_of(id).tensor; }
   /// The steps listed last complete the parameter's gradient.
   void complete(ParameterId id) {
-    lists_.fill(context_.arena.filled_after(id));
+    const std::size_t end = context_.arena.filled_after(id);
+    if (!write_gradients(end)) return;
+    lists_.fill(end);
     if (context_.arena.holds_gradients()) return;
     schedule_.reduce(
         lists_.filled(), [this](std::size_t unit) { await_reduction(unit); },
@@ -189,6 +191,9 @@ class GraphBuilder {
   /// A new tensor for all values of a unit: parameters in the type in which they are gathered,
   /// gradients in fp32.
   [[nodiscard]] virtual Tensor make_unit(std::size_t unit, UnitContent content) = 0;
+  /// Lists what is still missing for gradients in [0, end), all of which have been computed, to be
+  /// final. False: their report is left to a later call.
+  [[nodiscard]] virtual bool write_gradients(std::size_t /*end*/) { return true; }
   /// Zeroes at least the gaps between a unit's gradients.
   virtual void clear_gaps(std::size_t unit, const Tensor& gradients) = 0;
   /// A step that calls `run` with the address of a tensor's values; null if it has no buffer.

@@ -7,8 +7,12 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 using namespace lockstep;
 using namespace lockstep::gpu;
@@ -116,4 +120,225 @@ BOOST_AUTO_TEST_CASE(a_norm_that_is_added_to_another_norm_is_fused_with_it) {
   BOOST_TEST(count("batch norm ") == 17);
   BOOST_TEST(count("parameter gradients of batch norm ") == 17);
   BOOST_TEST(count("gradient of batch norm ") == 17);
+}
+
+namespace {
+
+/// By default in fp16, in which the host's convolutions write weight gradients in 16 bits.
+struct Network {
+  struct Options {
+    Precision precision = Precision::fp16;
+    HostWork when = HostWork::at_once;
+    bool records = false;
+  };
+  Graph graph;
+  std::unique_ptr<Engine> engine;
+  AlignedBuffer<float> images;
+  AlignedBuffer<std::int32_t> labels{2};
+
+  explicit Network(Graph of) : Network(std::move(of), Options{}) {}
+  Network(Graph of, const Options& options)
+      : graph(std::move(of)),
+        engine(make_device_engine(
+            make_host_device(options.when, options.when == HostWork::late ? HostMemoryGuard::on
+                                                                          : HostMemoryGuard::off),
+            graph, {.precision = options.precision, .records = options.records})),
+        images(static_cast<std::size_t>(2 * graph.image().channels * graph.image().height *
+                                        graph.image().width)) {
+    float at = 0;
+    const auto fill = [&](std::span<float> values, float scale) {
+      for (float& value : values) value = scale * std::sin(at += 1);
+    };
+    fill(images.span(), 1);
+    std::vector<float> arena(engine->layout().size());
+    for (const ArenaView& view : engine->layout().views) {
+      const Shape& shape = graph.parameters()[static_cast<std::size_t>(view.parameter)].shape;
+      std::vector<float> plain(static_cast<std::size_t>(shape.elements()));
+      fill(plain, 0.5F);
+      engine->from_plain(plain, view.parameter, view.in(std::span(arena)));
+    }
+    engine->memory().write(arena, engine->parameters());
+    labels.span()[0] = 1;
+    labels.span()[1] = 3;
+  }
+  [[nodiscard]] Batch batch() const {
+    return {.images = images.data(), .labels = labels.data(), .size = 2, .pixels = {}};
+  }
+  [[nodiscard]] std::unique_ptr<Program> compile(const std::vector<std::size_t>& bucket_ends) {
+    return engine->compile({.batch_size = 2, .training = true, .bucket_ends = bucket_ends});
+  }
+  /// Ends of buckets of `count` tensors each.
+  [[nodiscard]] std::vector<std::size_t> ends(std::size_t count) const {
+    std::vector<std::size_t> result;
+    const auto& views = engine->layout().views;
+    for (std::size_t i = count; i < views.size(); i += count) result.push_back(views[i].offset);
+    result.push_back(engine->layout().size());
+    return result;
+  }
+  [[nodiscard]] std::vector<float> gradients() const {
+    std::vector<float> values(engine->layout().size());
+    engine->memory().read(engine->gradients().first(values.size()), values);
+    return values;
+  }
+};
+
+/// Copies gradients as soon as they are reported as final.
+class CopyingObserver final : public BackwardObserver {
+ public:
+  explicit CopyingObserver(const Network& network) : network_(network) {}
+  void gradients_ready(std::size_t filled) override {
+    const std::vector<float> now = network_.gradients();
+    copy.insert(copy.end(), now.begin() + static_cast<std::ptrdiff_t>(copy.size()),
+                now.begin() + static_cast<std::ptrdiff_t>(filled));
+    told.push_back(filled);
+  }
+  std::vector<float> copy;
+  std::vector<std::size_t> told;
+
+ private:
+  const Network& network_;
+};
+
+Graph small_model(const char* name, std::int64_t side) {
+  return make_model(
+      name, {.image = {.channels = 3, .height = side, .width = side}, .classes = 5, .width = 8});
+}
+
+constexpr std::string_view conversion = "weight gradients in fp32";
+
+}  // namespace
+
+namespace {
+
+/// Backward's steps, and what each reported as filled.
+struct Reports {
+  std::vector<std::string> steps;
+  std::vector<std::size_t> told;
+
+  Reports(Network& network, const std::vector<std::size_t>& bucket_ends) {
+    const auto program = network.compile(bucket_ends);
+    const auto times = program->time_steps(network.batch());
+    for (auto step = std::ranges::find(times, "gradient of the loss", &StepTime::name);
+         step != times.end(); ++step) {
+      steps.push_back(step->name);
+    }
+    program->forward(network.batch());
+    CopyingObserver observer(network);
+    program->backward({}, observer);
+    told = std::move(observer.told);
+    BOOST_TEST_REQUIRE(told.size() == steps.size());
+  }
+  /// The first step that reports gradients in [0, end) as final.
+  [[nodiscard]] std::size_t step_at(std::size_t end) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(told, end) - told.begin());
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_weight_gradients_of_a_bucket_are_converted_at_its_end) {
+  Network network(small_model("mini-resnet", 16));
+  Network plain(small_model("mini-resnet", 16), {.precision = Precision::fp32});
+  const Reports expected(plain, {});
+  // Buckets end after weights as well as after vectors.
+  for (const std::size_t stride : {1, 5, 9, 1000}) {
+    const std::vector<std::size_t> ends = network.ends(stride);
+    const std::vector<std::size_t> plain_ends = plain.ends(stride);
+    const Reports found(network, ends);
+
+    std::vector<std::string> others;
+    std::ranges::remove_copy(found.steps, std::back_inserter(others), conversion);
+    BOOST_TEST((others == expected.steps));
+    std::vector<std::size_t> at_ends;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      std::size_t step = found.step_at(ends[i]);
+      at_ends.push_back(step);
+      if (found.steps[step] == conversion) --step;
+      BOOST_TEST(found.steps[step] == expected.steps[expected.step_at(plain_ends[i])]);
+    }
+    for (std::size_t i = 0; i < found.steps.size(); ++i) {
+      if (found.steps[i] != conversion) continue;
+      BOOST_TEST(std::ranges::count(at_ends, i) > 0, "step " << i << " converts amid a bucket");
+    }
+  }
+}
+
+namespace {
+
+/// With a first convolution that reads gathered columns, groups, unpadded and padded channels.
+Graph network_of_all_convolutions() {
+  Graph graph("convolutions", {.channels = 3, .height = 12, .width = 12}, 5);
+  const auto norm = [&](ValueId x, const char* name) {
+    return graph.batch_norm(x, {.name = name});
+  };
+  ValueId x = graph.conv2d(
+      graph.input(), {.name = "stem", .out_channels = 16, .kernel = 7, .stride = 2, .padding = 3});
+  x = graph.relu(norm(x, "stem.bn"));
+  ValueId y = graph.conv2d(
+      x, {.name = "grouped", .out_channels = 16, .kernel = 3, .padding = 1, .groups = 4});
+  y = graph.relu(norm(y, "grouped.bn"));
+  y = norm(graph.conv2d(y, {.name = "wide", .out_channels = 21, .kernel = 1}), "wide.bn");
+  x = norm(graph.conv2d(x, {.name = "shortcut", .out_channels = 21, .kernel = 1}), "shortcut.bn");
+  x = graph.flatten(graph.global_avg_pool(graph.relu(graph.add(y, x))));
+  graph.softmax_cross_entropy(graph.linear(x, {.name = "fc", .out_features = 5}), {});
+  return graph;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(buckets_do_not_change_the_bits_of_gradients) {
+  struct Case {
+    bool records;
+    bool frozen;
+  };
+  for (const Case& c : {Case{true, false}, Case{false, false}, Case{true, true}}) {
+    Graph graph = network_of_all_convolutions();
+    for (std::size_t id = 0; c.frozen && id < graph.parameters().size(); id += 4) {
+      graph.set_lr_scale(static_cast<ParameterId>(id), 0);
+    }
+    Network network(std::move(graph), {.when = HostWork::late, .records = c.records});
+    // Of one and of two micro-steps, repeated so that recordings are made and replayed.
+    const auto run = [&](std::size_t tensors_in_a_bucket) {
+      const auto program = network.compile(network.ends(tensors_in_a_bucket));
+      std::vector<std::vector<float>> found;
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        for (const bool accumulate : {false, true}) {
+          program->forward(network.batch());
+          CopyingObserver observer(network);
+          program->backward({.loss_scale = 8, .accumulate = accumulate}, observer);
+          found.push_back(network.gradients());
+          BOOST_TEST((observer.copy == found.back()));
+        }
+      }
+      return found;
+    };
+
+    const auto expected = run(1);  // each gradient is converted on its own
+    std::vector<float> twice = expected[0];
+    for (float& value : twice) value *= 2;
+    BOOST_TEST((expected[1] != expected[0]));
+    BOOST_TEST((expected[1] == twice));
+    BOOST_TEST((expected[4] == expected[0]));
+    BOOST_TEST((expected[5] == expected[1]));
+    for (const std::size_t count : {3, 11, 1000}) BOOST_TEST((run(count) == expected));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_memory_plan_keeps_the_weight_gradients_of_a_bucket) {
+  Graph graph("mlp", {.channels = 8, .height = 1, .width = 1}, 8);
+  ValueId x = graph.flatten(graph.input());
+  for (const char* name : {"a", "b", "c"}) {
+    x = graph.relu(graph.linear(x, {.name = name, .out_features = name[0] == 'c' ? 8 : 1024}));
+  }
+  graph.softmax_cross_entropy(x, {});
+  Network network(std::move(graph));
+  constexpr std::size_t largest = 1024 * 1024 * 2;
+  constexpr std::size_t other = 1024 * 8 * 2;
+
+  const auto bytes = [&](std::size_t tensors_in_a_bucket) {
+    return network.compile(network.ends(tensors_in_a_bucket))->activation_bytes();
+  };
+
+  BOOST_TEST(bytes(1) < largest + other);
+  BOOST_TEST(bytes(1000) >= largest + 2 * other);
 }

@@ -102,13 +102,6 @@ void convert(Stream stream, const void* from, DataType from_type, void* to, Data
   });
 }
 
-void add_converted(Stream stream, const void* from, DataType from_type, float* to,
-                   std::size_t count) {
-  with_type(from_type, [&]<typename From>(From*) {
-    apply<float, From, float>(stream, to, from, to, count, Plus{});
-  });
-}
-
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,
          std::size_t count) {
   with_type(type, [&]<typename T>(T*) { apply<T, T, T>(stream, left, right, out, count, Plus{}); });

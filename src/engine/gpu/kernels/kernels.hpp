@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 /// The engine's own kernels. A function queues its kernels in `stream` and returns. Pointers are to
 /// device memory, aligned to 256 bytes, or to 64 bytes if they point into an arena.
@@ -27,9 +28,6 @@ using Stream = void*;  ///< a cudaStream_t; on the host a HostStream; null: runs
 /// Converts `count` values; `to` may be `from` if the types have the same size.
 void convert(Stream stream, const void* from, DataType from_type, void* to, DataType to_type,
              std::size_t count);
-/// to[i] += from[i].
-void add_converted(Stream stream, const void* from, DataType from_type, float* to,
-                   std::size_t count);
 /// out = left + right; out may be one of them.
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,
          std::size_t count);
@@ -40,6 +38,17 @@ void relu_forward(Stream stream, DataType type, const void* x, void* y, std::siz
 /// dx = y > 0 ? dy : 0; dx may be dy.
 void relu_backward(Stream stream, DataType type, const void* y, const void* dy, void* dx,
                    std::size_t count);
+
+/// A tensor of gradients and its place in an arena. `count` is a multiple of 8.
+struct GradientConversion {
+  const void* from;
+  float* to;
+  std::size_t count;
+};
+/// Converts tensors from T, of 16 bits, to fp32, up to 64 in a launch; `adds`: adds to the values
+/// there.
+void convert_gradients(Stream stream, DataType type,
+                       std::span<const GradientConversion> conversions, bool adds);
 
 // --- Input --------------------------------------------------------------------------------------
 

@@ -37,22 +37,6 @@ BOOST_AUTO_TEST_CASE(conversion_rounds_to_nearest_and_keeps_nan_and_infinity) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(converted_values_are_added) {
-  for (const DataType type : all_types) {
-    for (const std::int64_t count : counts) {
-      const Values x = random_values(type, count, 1);
-      const Values before = random_values(DataType::f32, count, 2);
-      Values sum = before;
-
-      add_converted(kernel_stream(), x.data(), type, static_cast<float*>(sum.data()),
-                    static_cast<std::size_t>(count));
-
-      check_close(
-          reader(sum), [&](std::int64_t i) { return before[i] + x[i]; }, count, DataType::f32, 0);
-    }
-  }
-}
-
 BOOST_AUTO_TEST_CASE(sums_may_be_in_place) {
   for (const DataType type : all_types) {
     for (const std::int64_t count : counts) {
