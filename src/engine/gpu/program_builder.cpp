@@ -159,15 +159,16 @@ bool ProgramBuilder::write_gradients(std::size_t end) {
     touched.insert(touched.end(), {values, place.tensor});
   }
   unconverted_.clear();
-  emit(
-      "weight gradients in fp32", touched,
-      [conversions = std::move(conversions), type = type()](const LaunchContext& context) {
-        std::vector<GradientConversion> placed;
-        for (const auto& [from, to, count] : conversions) {
-          placed.push_back({.from = context.at(from), .to = context.as<float>(to), .count = count});
-        }
-        convert_gradients(context.stream(), type, placed, context.accumulate);
-      });
+  emit("weight gradients in fp32", touched,
+       [conversions, placed = std::vector<GradientConversion>(conversions.size()),
+        type = type()](const LaunchContext& context) mutable {
+         std::ranges::transform(conversions, placed.begin(), [&](const Conversion& each) {
+           return GradientConversion{.from = context.at(each.from),
+                                     .to = context.as<float>(each.to),
+                                     .count = each.count};
+         });
+         convert_gradients(context.stream(), type, placed, context.accumulate);
+       });
   return true;
 }
 
