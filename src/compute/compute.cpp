@@ -149,14 +149,11 @@ class CudaCompute final : public Compute {
         ranks_(host, options.group_size),
         groups_(host, options.group_size, link_options(options, CommChoice::mpi)) {
     collectively(host, [&] {
-      // Excludes algorithms that the library would have to compile, for fp32 weight gradients of
-      // 16-bit values.
-      device_ = module_.make_device({.local_rank = grid.local_rank,
-                                     .local_size = grid.local_size,
-                                     .plans = {.deterministic = options.deterministic,
-                                               .timed_candidates = 8,
-                                               .fp32_weight_gradients = false},
-                                     .exchanges_by_nccl = uses_nccl(options)});
+      device_ = module_.make_device(
+          {.local_rank = grid.local_rank,
+           .local_size = grid.local_size,
+           .plans = {.deterministic = options.deterministic, .timed_candidates = 8},
+           .exchanges_by_nccl = uses_nccl(options)});
     });
     agree_on_algorithms(graph, options);
     peers_ = probe_cuda().peers;

@@ -242,8 +242,8 @@ std::vector<Candidate> cuda_candidates() {
     std::_Exit(77);
   }
   // Never destroyed: libraries that cuDNN loads later would already be unloaded.
-  static const auto& device = *new std::shared_ptr<gpu::Device>(load_cuda_module().make_device(
-      {.plans = {.deterministic = true, .fp32_weight_gradients = false}}));
+  static const auto& device = *new std::shared_ptr<gpu::Device>(
+      load_cuda_module().make_device({.plans = {.deterministic = true}}));
   std::vector<Candidate> result;
   for (const Precision precision :
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {

@@ -49,14 +49,13 @@ class ListedConvolution final : public Convolution {
   void backward_data(const void*, const void*, void*, void*) override {
     add(ConvolutionPass::backward_data);
   }
-  [[nodiscard]] DataType weight_gradient_type() const noexcept override { return shape_.type; }
   void backward_weights(const void*, const void*, void*, void*) override {
     add(ConvolutionPass::backward_weights);
   }
 
  private:
   void add(ConvolutionPass pass) {
-    const ConvolutionRequest request{.shape = shape_, .pass = pass, .output = shape_.type};
+    const ConvolutionRequest request{.shape = shape_, .pass = pass};
     stream_.add({.kernel = "convolution",
                  .operations = request.operations(),
                  .bytes = static_cast<double>(values() * size_of(shape_.type))});

@@ -110,7 +110,7 @@ class ConvolutionLowering final : public Lowering {
   void emit_weight_gradient(ProgramBuilder& builder, Tensor dy) {
     if (builder.is_frozen(parameters_[0])) return builder.skip(parameters_[0]);
     const ParameterArena& arena = builder.state().arena;
-    const DataType type = convolution_->weight_gradient_type();
+    const DataType type = builder.type();
     const std::size_t size = gather_ ? static_cast<std::size_t>(gather_->gathered_filter_values())
                                      : arena.size_of(parameters_[0]);
     const Tensor x = input_;

@@ -78,10 +78,9 @@ std::string kernel_text(const ConvolutionShape& shape) {
 }  // namespace
 
 std::string ConvolutionRequest::text() const {
-  return fmt::format("{} {}{} of {}x{}x{}x{} to {}, kernel {}, stride {}, padding {}{}",
-                     shape.tf32 ? "tf32" : name_of(shape.type), name_of(pass),
-                     output == shape.type ? "" : fmt::format(" in {}", name_of(output)),
-                     shape.batch, shape.height, shape.width, shape.in_channels, shape.out_channels,
+  return fmt::format("{} {} of {}x{}x{}x{} to {}, kernel {}, stride {}, padding {}{}",
+                     shape.tf32 ? "tf32" : name_of(shape.type), name_of(pass), shape.batch,
+                     shape.height, shape.width, shape.in_channels, shape.out_channels,
                      kernel_text(shape), shape.stride, shape.padding,
                      shape.groups == 1 ? "" : fmt::format(", {} groups", shape.groups));
 }
@@ -153,7 +152,7 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
                                        ConvolutionPass::backward_weights}) {
       // Images have no gradient.
       if (pass == ConvolutionPass::backward_data && reads_images) continue;
-      const ConvolutionRequest request{.shape = shape, .pass = pass, .output = type};
+      const ConvolutionRequest request{.shape = shape, .pass = pass};
       if (std::ranges::find(requests, request) == requests.end()) requests.push_back(request);
     }
   }

@@ -60,7 +60,6 @@ enum class ConvolutionPass { forward, backward_data, backward_weights };
 struct ConvolutionRequest {
   ConvolutionShape shape;
   ConvolutionPass pass = ConvolutionPass::forward;
-  DataType output = DataType::f32;  ///< type of the pass's output
 
   /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1", and ", 32
   /// groups" if there are several; unique for each request.
@@ -70,8 +69,7 @@ struct ConvolutionRequest {
   friend bool operator==(const ConvolutionRequest&, const ConvolutionRequest&) = default;
 };
 
-/// All distinct requests of a network's training at that batch size, with weight gradients in the
-/// type of the values.
+/// All distinct requests of a network's training at that batch size.
 [[nodiscard]] std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precision,
                                                           std::int64_t batch_size);
 

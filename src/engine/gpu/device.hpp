@@ -16,15 +16,14 @@
 namespace lockstep::gpu {
 
 /// The passes of a convolution, each bound to an algorithm. Each queues its work in the device's
-/// stream and returns; accumulation is in fp32. `workspace` has at least workspace_bytes().
+/// stream and returns; accumulation is in fp32, and all results are in the type of the values.
+/// `workspace` has at least workspace_bytes().
 class Convolution {
  public:
   virtual ~Convolution() = default;
   [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
   virtual void forward(const void* x, const void* weights, void* y, void* workspace) = 0;
   virtual void backward_data(const void* dy, const void* weights, void* dx, void* workspace) = 0;
-  /// Type of the output of backward_weights().
-  [[nodiscard]] virtual DataType weight_gradient_type() const noexcept = 0;
   virtual void backward_weights(const void* x, const void* dy, void* dw, void* workspace) = 0;
 };
 enum class ConvolutionPasses { forward, forward_and_weights, all };

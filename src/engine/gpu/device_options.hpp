@@ -17,9 +17,6 @@ struct PlanOptions {
   int timed_candidates = 0;
   /// Passes with fewer operations are too short to be timed.
   double smallest_trial = 1e8;
-  /// Writes weight gradients of 16-bit values in fp32 if the library can: one rounding less, but
-  /// its engines may be slower.
-  bool fp32_weight_gradients = true;
 };
 
 struct DeviceOptions {

@@ -132,7 +132,7 @@ void ConvolutionLoops::backward_weights(const void* x, const void* dy, void* dw)
       });
     }
   }
-  convert(nullptr, w.data(), DataType::f32, dw, weight_gradient_type(), w.size());
+  convert(nullptr, w.data(), DataType::f32, dw, shape_.type, w.size());
 }
 
 }  // namespace lockstep::gpu

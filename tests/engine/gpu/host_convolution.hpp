@@ -12,11 +12,6 @@ class ConvolutionLoops final {
  public:
   explicit ConvolutionLoops(const ConvolutionShape& shape) : shape_(shape) {}
 
-  // fp16 weight gradients are cast to the fp32 arena; others are written to it directly. Tests
-  // cover both.
-  [[nodiscard]] DataType weight_gradient_type() const noexcept {
-    return shape_.type == DataType::f16 ? DataType::f16 : DataType::f32;
-  }
   void forward(const void* x, const void* weights, void* y) const;
   void backward_data(const void* dy, const void* weights, void* dx) const;
   void backward_weights(const void* x, const void* dy, void* dw) const;

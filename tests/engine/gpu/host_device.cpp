@@ -321,9 +321,6 @@ class HostConvolution final : public Convolution {
 
   /// The size differs between convolutions, as with cuDNN.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
-  [[nodiscard]] DataType weight_gradient_type() const noexcept override {
-    return loops_.weight_gradient_type();
-  }
   void forward(const void* x, const void* weights, void* y, void* workspace) override {
     queue(0, workspace, [=](const ConvolutionLoops& loops) { loops.forward(x, weights, y); });
   }

@@ -22,7 +22,6 @@ struct PassPlans {
   SharedPlan forward;
   SharedPlan backward_data;     ///< null where not asked for
   SharedPlan backward_weights;  ///< null where not asked for
-  DataType weight_gradient = DataType::f32;
 };
 
 // The library takes no const pointers, but writes only a pass's output.
@@ -49,9 +48,6 @@ class CudnnConvolution final : public Convolution {
     assert(plans_.backward_data != nullptr);
     plans_.backward_data->run(handle_, dx, mutable_pointer(weights), mutable_pointer(dy),
                               workspace);
-  }
-  [[nodiscard]] DataType weight_gradient_type() const noexcept override {
-    return plans_.weight_gradient;
   }
   void backward_weights(const void* x, const void* dy, void* dw, void* workspace) override {
     assert(plans_.backward_weights != nullptr);
@@ -106,21 +102,12 @@ ConvolutionMaker::SharedPlan ConvolutionMaker::require(const ConvolutionRequest&
 std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shape,
                                                     ConvolutionPasses passes) {
   PassPlans plans;
-  plans.forward = require({.shape = shape, .pass = ConvolutionPass::forward, .output = shape.type});
+  plans.forward = require({.shape = shape, .pass = ConvolutionPass::forward});
   if (passes != ConvolutionPasses::forward) {
-    // Sums are fp32; if the library cannot write them in fp32, they are rounded once.
-    ConvolutionRequest request{
-        .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
-    if (options_.fp32_weight_gradients) plans.backward_weights = find(request).first;
-    if (plans.backward_weights == nullptr) {
-      request.output = shape.type;
-      plans.backward_weights = require(request);
-    }
-    plans.weight_gradient = request.output;
+    plans.backward_weights = require({.shape = shape, .pass = ConvolutionPass::backward_weights});
   }
   if (passes == ConvolutionPasses::all) {
-    plans.backward_data =
-        require({.shape = shape, .pass = ConvolutionPass::backward_data, .output = shape.type});
+    plans.backward_data = require({.shape = shape, .pass = ConvolutionPass::backward_data});
   }
   return std::make_unique<CudnnConvolution>(handle_.get(), std::move(plans));
 }

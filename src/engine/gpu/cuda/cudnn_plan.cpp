@@ -21,7 +21,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using Tensor = std::shared_ptr<Tensor_attributes>;
 
-enum TensorId : std::int64_t { x_id = 1, weights_id = 2, y_id = 3, sums_id = 4 };
+enum TensorId : std::int64_t { x_id = 1, weights_id = 2, y_id = 3 };
 
 fe::DataType_t library_type(DataType type) {
   switch (type) {
@@ -94,7 +94,7 @@ std::unique_ptr<fe::graph::Graph> make_graph(const ConvolutionRequest& request) 
     return add_input(*graph, id, shape.type, of);
   };
   const auto output = [&](const Tensor& tensor, TensorId id, const Extents& of) {
-    set_extents(*tensor, id, request.output, of);
+    set_extents(*tensor, id, shape.type, of);
     tensor->set_output(true);
   };
   switch (request.pass) {
@@ -115,16 +115,8 @@ std::unique_ptr<fe::graph::Graph> make_graph(const ConvolutionRequest& request) 
     case ConvolutionPass::backward_weights: {
       const auto dy = input(y_id, extents.y);
       const auto x = input(x_id, extents.x);
-      auto sums = graph->conv_wgrad(dy, x, attributes_of<fe::graph::Conv_wgrad_attributes>(shape));
-      if (request.output != shape.type) {
-        // Engines compiled at run time write sums wider than their operands only through an
-        // operation on the sums.
-        set_extents(*sums, sums_id, DataType::f32, extents.weights);
-        sums = graph->pointwise(sums, fe::graph::Pointwise_attributes()
-                                          .set_mode(fe::PointwiseMode_t::IDENTITY)
-                                          .set_compute_data_type(fe::DataType_t::FLOAT));
-      }
-      output(sums, weights_id, extents.weights);
+      output(graph->conv_wgrad(dy, x, attributes_of<fe::graph::Conv_wgrad_attributes>(shape)),
+             weights_id, extents.weights);
       break;
     }
   }
@@ -263,8 +255,6 @@ PlanResult make_plan(cudnnHandle_t handle, const ConvolutionRequest& request,
   for (const auto& [precompiled_only, limit] :
        {Round{true, options.max_workspace_bytes}, Round{false, options.max_workspace_bytes},
         Round{false, no_limit}}) {
-    // No precompiled engine writes sums wider than their operands.
-    if (precompiled_only && request.output != request.shape.type) continue;
     auto graph = make_graph(request);
     if (auto status = offer_engines(*graph, handle); status.is_bad()) {
       return {.plan = nullptr, .reason = shorten(status.get_message())};

@@ -74,14 +74,12 @@ std::string describe(const ConvolutionShape& shape) {
 
 struct PassName {
   ConvolutionPass pass;
-  bool wide = false;  ///< fp32 results of 16-bit values
   const char* name;
 };
 constexpr PassName passes[] = {
     {.pass = ConvolutionPass::forward, .name = "forward"},
     {.pass = ConvolutionPass::backward_data, .name = "data gradient"},
     {.pass = ConvolutionPass::backward_weights, .name = "weight gradient"},
-    {.pass = ConvolutionPass::backward_weights, .wide = true, .name = "weight gradient in fp32"},
 };
 
 /// One row of the table.
@@ -119,21 +117,14 @@ void survey_model(const std::string& model, const ModelOptions& options, std::in
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
     const auto shapes = convolutions_of(graph, batch, precision);
     for (const auto& pass : passes) {
-      const DataType type = storage_of(precision);
-      if (pass.wide && type == DataType::f32) continue;
       Row row;
       for (const auto& shape : shapes) {
-        add_to(row, shape,
-               survey_engines(
-                   hopper,
-                   {.shape = shape, .pass = pass.pass, .output = pass.wide ? DataType::f32 : type},
-                   {}));
+        add_to(row, shape, survey_engines(hopper, {.shape = shape, .pass = pass.pass}, {}));
       }
       fmt::print("| {} | {} | {} | {} | {} | {} | {} | {:.0f} | {} |\n", model,
                  to_string(precision), pass.name, row.shapes, row.supported, row.fewest,
                  row.runtime, static_cast<double>(row.most_workspace) / (1 << 20), row.first);
-      // For fp32 weight gradients of 16-bit values, plans of the engines need a driver.
-      if (!pass.wide) BOOST_TEST(row.supported == row.shapes, model << ": " << row.first);
+      BOOST_TEST(row.supported == row.shapes, model << ": " << row.first);
     }
   }
 }
@@ -159,11 +150,9 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_resnet50_has_a_deterministic_engine) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
     for (const auto& shape : convolutions_of(graph, 256, precision)) {
       for (const auto& pass : passes) {
-        if (pass.wide) continue;
         Row row;
         add_to(row, shape,
-               survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = shape.type},
-                              {.plans = options}));
+               survey_engines(hopper, {.shape = shape, .pass = pass.pass}, {.plans = options}));
         BOOST_TEST(row.supported == 1U, to_string(precision)
                                             << ", " << pass.name << ", " << row.first);
         if (row.most_workspace > PlanOptions{}.max_workspace_bytes) {
@@ -186,12 +175,9 @@ BOOST_AUTO_TEST_CASE(the_workspace_limit_excludes_no_engine_of_large_fp32_convol
                                  .kernel = 1,
                                  .stride = out_channels == 128 ? 1 : 2};
     for (const auto& pass : passes) {
-      if (pass.wide) continue;
       const auto engines = [&](const PlanOptions& options) {
         return std::ranges::count_if(
-            survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = DataType::f32},
-                           {.plans = options})
-                .engines,
+            survey_engines(hopper, {.shape = shape, .pass = pass.pass}, {.plans = options}).engines,
             &EngineSupport::finalizes);
       };
       BOOST_TEST(engines({}) == engines({.max_workspace_bytes = std::size_t{1} << 40}),
@@ -277,10 +263,8 @@ BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine, *label("s
                                        .type = type,
                                        .tf32 = precision == Precision::tf32};
           for (const auto& pass : passes) {
-            if (pass.wide) continue;
-            const auto survey =
-                survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = type},
-                               {.plans = options, .precompiled_only = true});
+            const auto survey = survey_engines(hopper, {.shape = shape, .pass = pass.pass},
+                                               {.plans = options, .precompiled_only = true});
             BOOST_TEST(std::ranges::any_of(survey.engines, &EngineSupport::finalizes),
                        to_string(precision) << ", " << pass.name << " of " << describe(shape)
                                             << ": " << survey.reason);
@@ -300,8 +284,7 @@ BOOST_AUTO_TEST_CASE(engines_compiled_at_run_time_can_be_excluded) {
                                              .kernel = 3,
                                              .padding = 1,
                                              .type = DataType::bf16},
-                                   .pass = ConvolutionPass::forward,
-                                   .output = DataType::bf16};
+                                   .pass = ConvolutionPass::forward};
   const EngineSurvey survey = survey_engines(hopper, request, {.precompiled_only = true});
   const auto compiled = std::ranges::count_if(survey.engines, &EngineSupport::compiled_at_run);
 
@@ -346,8 +329,7 @@ BOOST_AUTO_TEST_CASE(workspace_limit_and_determinism_exclude_engines) {
                                .out_channels = 64,
                                .kernel = 3,
                                .padding = 1};
-  const ConvolutionRequest request{
-      .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
+  const ConvolutionRequest request{.shape = shape, .pass = ConvolutionPass::backward_weights};
   const auto made = [&](const PlanOptions& options) {
     const auto survey = survey_engines(hopper, request, {.plans = options});
     return std::count_if(survey.engines.begin(), survey.engines.end(),

@@ -154,8 +154,7 @@ void check_convolution(Device& device, const ConvolutionShape& s) {
   Tensor device_dy(device, dy, s.type);
   Tensor out_y(device, std::vector<float>(y.size(), -1.0F), s.type);
   Tensor out_dx(device, std::vector<float>(x.size(), -1.0F), s.type);
-  const DataType wide = convolution->weight_gradient_type();
-  Tensor out_dw(device, std::vector<float>(dw.size(), -1.0F), wide);
+  Tensor out_dw(device, std::vector<float>(dw.size(), -1.0F), s.type);
 
   convolution->forward(device_x.data(), device_weights.data(), out_y.data(), workspace.data());
   convolution->backward_data(device_dy.data(), device_weights.data(), out_dx.data(),
@@ -167,7 +166,7 @@ void check_convolution(Device& device, const ConvolutionShape& s) {
   };
   expect_near(out_y.read(), y, rounding(s.type), "forward");
   expect_near(out_dx.read(), dx, rounding(s.type), "data gradient");
-  expect_near(out_dw.read(), dw, rounding(wide), "weight gradient");
+  expect_near(out_dw.read(), dw, rounding(s.type), "weight gradient");
 }
 
 }  // namespace
@@ -222,14 +221,11 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
   if (no_device()) return;
   for (const int candidates : {0, 4}) {
     for (const bool deterministic : {false, true}) {
-      CudaDevice device(
-          {.local_rank = 0,
-           .local_size = 1,
-           .plans = {.deterministic = deterministic,
-                     .timed_candidates = candidates,
-                     .smallest_trial = 0,
-                     // Their engines are compiled at run time, which takes a second each.
-                     .fp32_weight_gradients = candidates == 0 && !deterministic}});
+      CudaDevice device({.local_rank = 0,
+                         .local_size = 1,
+                         .plans = {.deterministic = deterministic,
+                                   .timed_candidates = candidates,
+                                   .smallest_trial = 0}});
       for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
         for (const std::int64_t kernel : {1, 3}) {
           for (const std::int64_t stride : {1, 2}) {
@@ -248,7 +244,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
                    {ConvolutionPass::forward, ConvolutionPass::backward_data,
                     ConvolutionPass::backward_weights}) {
                 const std::string fastest =
-                    device.fastest_algorithm({.shape = shape, .pass = pass, .output = type});
+                    device.fastest_algorithm({.shape = shape, .pass = pass});
                 BOOST_TEST(fastest.empty() == (candidates == 0));
               }
               check_convolution(device, shape);
@@ -270,10 +266,8 @@ BOOST_AUTO_TEST_CASE(algorithms_are_selected_by_name) {
                                .kernel = 3,
                                .padding = 1,
                                .type = DataType::bf16};
-  const ConvolutionRequest request{
-      .shape = shape, .pass = ConvolutionPass::forward, .output = DataType::bf16};
-  const PlanOptions options{
-      .deterministic = true, .timed_candidates = 8, .fp32_weight_gradients = false};
+  const ConvolutionRequest request{.shape = shape, .pass = ConvolutionPass::forward};
+  const PlanOptions options{.deterministic = true, .timed_candidates = 8};
   CudaDevice timed({.plans = options});
   const std::string fastest = timed.fastest_algorithm(request);
   CudaDevice told({.plans = options});
