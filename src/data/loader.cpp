@@ -1,5 +1,6 @@
 #include "lockstep/data/loader.hpp"
 
+#include "loader_slot.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/data/dropped_blocks.hpp"
@@ -16,31 +17,6 @@
 
 namespace lockstep {
 namespace {
-
-/// One batch of the ring.
-struct Slot {
-  HostBuffer<float> images;         ///< for engines that take values
-  HostBuffer<std::uint8_t> pixels;  ///< for engines that take pixels
-  HostBuffer<PixelCut> cuts;
-  HostBuffer<std::int32_t> labels;
-  HostBuffer<PixelBox> erased;        ///< for engines that take pixels; empty: no erasing
-  std::vector<EncodedImage> encoded;  ///< empty: the engine decodes no files
-  std::vector<std::vector<std::byte>> files;
-  HostBuffer<ImageMix> mixes;           ///< empty: no mixing
-  HostBuffer<std::uint64_t> dropped;    ///< empty: no stochastic depth
-  std::optional<BatchRequest> request;  ///< nullopt: end of the plan
-  std::int64_t assigned = 0;            ///< samples assigned to a thread
-  std::int64_t finished = 0;
-  std::int64_t failed_sample = std::numeric_limits<std::int64_t>::max();
-  std::optional<Error> error;  ///< error of failed_sample, the first in batch order
-
-  [[nodiscard]] std::int64_t count() const noexcept { return request ? request->count : 0; }
-  void note(std::int64_t sample, Error failure) {
-    if (sample >= failed_sample) return;
-    failed_sample = sample;
-    error.emplace(std::move(failure));
-  }
-};
 
 std::int64_t values_of(const ImageShape& shape) noexcept {
   return shape.channels * shape.height * shape.width;
@@ -84,7 +60,7 @@ class RingLoader final : public Loader, private HostDecoding {
   std::optional<LoadedBatch> next(FunctionRef<void()> meanwhile) override {
     if (failure_) throw *failure_;
     const std::int64_t n = next_++;
-    Slot& slot = slot_of(n);
+    LoaderSlot& slot = slot_of(n);
     if (options_.threads == 0) {
       if (ended_) return std::nullopt;
       plan_slot(n);
@@ -120,7 +96,7 @@ class RingLoader final : public Loader, private HostDecoding {
     HostMemory* const memory = options_.format.memory;
     const auto capacity = static_cast<std::size_t>(options_.batch_capacity);
     const std::size_t images = capacity * static_cast<std::size_t>(image_size_);
-    for (Slot& slot : slots_) {
+    for (LoaderSlot& slot : slots_) {
       slot.labels = HostBuffer<std::int32_t>(memory, capacity);
       if (options_.mix.any()) slot.mixes = HostBuffer<ImageMix>(memory, capacity);
       if (!options_.drop_probabilities.empty()) {
@@ -145,7 +121,7 @@ class RingLoader final : public Loader, private HostDecoding {
     std::ranges::copy(normalizer_.values(), pixel_values_.data());
   }
 
-  [[nodiscard]] Batch batch_of(Slot& slot) {
+  [[nodiscard]] Batch batch_of(LoaderSlot& slot) {
     Batch batch{
         .labels = slot.labels.data(), .size = slot.request->count, .mixes = slot.mixes.data()};
     if (takes_pixels_) {
@@ -165,13 +141,13 @@ class RingLoader final : public Loader, private HostDecoding {
     return batch;
   }
 
-  [[nodiscard]] Slot& slot_of(std::int64_t n) {
+  [[nodiscard]] LoaderSlot& slot_of(std::int64_t n) {
     return slots_[static_cast<std::size_t>(n) % slots_.size()];
   }
 
   /// Gets batch n from the plan. With threads, the caller holds the mutex.
   void plan_slot(std::int64_t n) {
-    Slot& slot = slot_of(n);
+    LoaderSlot& slot = slot_of(n);
     slot.assigned = 0;
     slot.finished = 0;
     slot.failed_sample = std::numeric_limits<std::int64_t>::max();
@@ -228,7 +204,7 @@ class RingLoader final : public Loader, private HostDecoding {
   }
 
   /// Reads sample i of the slot's batch; returns the error instead of throwing.
-  std::optional<Error> try_read(SampleReader& reader, Slot& slot, std::int64_t i) noexcept {
+  std::optional<Error> try_read(SampleReader& reader, LoaderSlot& slot, std::int64_t i) noexcept {
     try {
       const SampleCopy sample = sample_at(*slot.request, slot.request->first + i);
       const std::int64_t epoch = slot.request->epoch;
@@ -259,13 +235,13 @@ class RingLoader final : public Loader, private HostDecoding {
 
   /// The engine calls this for the batch that next() has returned last.
   void decode(std::int64_t i) override {
-    Slot& slot = *returned_;
+    LoaderSlot& slot = *returned_;
     own_reader_.decode(sample_at(*slot.request, slot.request->first + i),
                        slot.encoded[static_cast<std::size_t>(i)],
                        slot.pixels.data() + i * image_size_);
   }
 
-  void erase(Slot& slot, std::int64_t i, SampleCopy sample) noexcept {
+  void erase(LoaderSlot& slot, std::int64_t i, SampleCopy sample) noexcept {
     PhiloxStream random = erasing_stream(options_.seed, slot.request->epoch, sample);
     const PixelBox box = draw_erased_box(random, options_.random_erasing, options_.image);
     if (takes_pixels_) {
@@ -276,7 +252,7 @@ class RingLoader final : public Loader, private HostDecoding {
   }
 
   /// Mixes a pair whose second sample is i. A last sample without a partner stays as it is.
-  void mix(Slot& slot, std::int64_t i) noexcept {
+  void mix(LoaderSlot& slot, std::int64_t i) noexcept {
     const auto sample = static_cast<std::int32_t>(i);
     if (i % 2 == 0) {
       slot.mixes[static_cast<std::size_t>(i)] = {.partner = sample};
@@ -294,16 +270,16 @@ class RingLoader final : public Loader, private HostDecoding {
     mix_pair(mix, options_.image, options_.format.layout, image - image_size_, image);
   }
 
-  void read_sample(SampleReader& reader, Slot& slot, std::int64_t i) {
+  void read_sample(SampleReader& reader, LoaderSlot& slot, std::int64_t i) {
     if (auto error = try_read(reader, slot, i)) slot.note(i, std::move(*error));
   }
 
   /// The first planned batch with unassigned samples; plans more batches while slots are free. Null
   /// if there is no work now.
-  [[nodiscard]] Slot* slot_with_work() {
+  [[nodiscard]] LoaderSlot* slot_with_work() {
     for (;;) {
       for (; assigning_ < planned_; ++assigning_) {
-        Slot& slot = slot_of(assigning_);
+        LoaderSlot& slot = slot_of(assigning_);
         if (slot.assigned < slot.count()) return &slot;
       }
       if (ended_ || planned_ >= released_ + static_cast<std::int64_t>(slots_.size()))
@@ -314,7 +290,7 @@ class RingLoader final : public Loader, private HostDecoding {
   }
 
   /// Trace arguments for samples [begin, end) of batch n.
-  [[nodiscard]] static TraceArguments samples_of(const Slot& slot, std::int64_t n,
+  [[nodiscard]] static TraceArguments samples_of(const LoaderSlot& slot, std::int64_t n,
                                                  std::int64_t begin, std::int64_t end) noexcept {
     const std::int64_t first = slot.request ? slot.request->first + begin : 0;
     return {{{"batch", n}, {"position", first}, {"samples", end - begin}}};
@@ -323,7 +299,7 @@ class RingLoader final : public Loader, private HostDecoding {
   void work(const std::stop_token& stop, TraceRow* row, SampleReader& reader) {
     std::unique_lock lock(mutex_);
     for (;;) {
-      Slot* slot = nullptr;
+      LoaderSlot* slot = nullptr;
       work_changed_.wait(lock, stop, [&] { return (slot = slot_with_work()) != nullptr; });
       if (stop.stop_requested()) return;
       const std::int64_t begin = slot->assigned;
@@ -357,13 +333,13 @@ class RingLoader final : public Loader, private HostDecoding {
   const bool encodes_;             ///< batches have files
   const ImageShape stored_;        ///< shape of images in a batch of pixels
   const std::int64_t image_size_;  ///< values or pixel bytes per image
-  std::vector<Slot> slots_;
+  std::vector<LoaderSlot> slots_;
   HostBuffer<float> pixel_values_;
-  SampleReader own_reader_;       ///< used without threads
-  TraceRow* own_row_ = nullptr;   ///< trace row of own_reader_
-  Slot* returned_ = nullptr;      ///< of the batch that next() has returned last
-  std::int64_t next_ = 0;         ///< batch that next() returns next
-  std::optional<Error> failure_;  ///< every next() throws it
+  SampleReader own_reader_;         ///< used without threads
+  TraceRow* own_row_ = nullptr;     ///< trace row of own_reader_
+  LoaderSlot* returned_ = nullptr;  ///< of the batch that next() has returned last
+  std::int64_t next_ = 0;           ///< batch that next() returns next
+  std::optional<Error> failure_;    ///< every next() throws it
 
   std::mutex mutex_;
   std::condition_variable_any work_changed_;

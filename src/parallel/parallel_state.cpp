@@ -14,8 +14,8 @@ UnitOptions unit_options(const Config& config, const Graph& graph, int ranks) {
   const bool merges =
       config.shard == ShardMode::optimizer && config.shard_unit.by == ShardUnit::By::automatic;
   if (merges) {
-    const double bucket_values = config.bucket_mb * 0x1p20 / sizeof(float);
-    unit_of = merge_units(std::move(unit_of), graph, static_cast<std::int64_t>(bucket_values));
+    unit_of = merge_units(std::move(unit_of), graph,
+                          static_cast<std::int64_t>(bucket_bytes(config) / sizeof(float)));
   }
   const Precision parameters = parameter_type(config);
   return {
@@ -33,11 +33,10 @@ std::unique_ptr<ParallelState> make_parallel_state(const Config& config, Engine&
                                                    std::size_t tail_size,
                                                    const HybridComms& hybrid) {
   if (config.shard == ShardMode::none) {
-    return make_replicated_state(
-        engine, host, comm,
-        {.tail_size = tail_size,
-         .bucket_bytes = static_cast<std::size_t>(config.bucket_mb * 0x1p20),
-         .reduce_dtype = reduce_dtype(config)});
+    return make_replicated_state(engine, host, comm,
+                                 {.tail_size = tail_size,
+                                  .bucket_bytes = bucket_bytes(config),
+                                  .reduce_dtype = reduce_dtype(config)});
   }
   const ShardingOptions options{.tail_size = tail_size,
                                 .accumulates = config.accumulate > 1,

@@ -91,8 +91,7 @@ StepPlan replicated_step(const Config& config, const Graph& graph, int ranks,
     planner.compute((share - done) * micro.backward);
     done = share;
   };
-  const auto target = static_cast<std::size_t>(config.bucket_mb * 0x1p20);
-  for (const Bucket& bucket : plan_buckets(layout, 0, target)) {
+  for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config))) {
     backward_until(share_at(layout, shares, bucket.end));
     planner.start(StepCollective::all_reduce, StepRanks::all,
                   static_cast<double>(bucket.size()) * bytes_of(reduce_dtype(config)));

@@ -104,18 +104,14 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
                    .samples = samples, .batch_size = options_.batch_size, .classes = classes_});
   }
 
-  const auto enter = [this] {
-    if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
-  };
   BatchMetrics total;
   std::optional<Error> error;
   std::optional<LoadedBatch> loaded;
   std::vector<std::int32_t> own_labels;
-  enter();
-  keep(error, [&] { loaded = load_next(*loader); });
   for (std::int64_t round = 0; round < rounds; ++round) {
-    enter();
+    if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
     const TraceSpan span(options_.trace, "batch", {{{"batch", round}}});
+    if (round == 0) keep(error, [&] { loaded = load_next(*loader); });
     std::span<const float> logits;
     std::span<const std::int32_t> labels;
     keep(error, [&] {

@@ -69,10 +69,10 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
   parallel_ = make_parallel_state(config, engine(), comm, *arenas, tail_size, groups);
   optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_shards());
   if (config.sync_every > 0) {
-    replicas_.emplace(engine(), *arenas, *optimizer_,
-                      ReplicaAverager::Options{
-                          .averages_slots = config.sync_momentum == SyncMomentum::average,
-                          .bucket_bytes = static_cast<std::size_t>(config.bucket_mb * 0x1p20)});
+    replicas_.emplace(
+        engine(), *arenas, *optimizer_,
+        ReplicaAverager::Options{.averages_slots = config.sync_momentum == SyncMomentum::average,
+                                 .bucket_bytes = bucket_bytes(config)});
   }
   if (config.ema_decay > 0) average_.emplace(engine(), *parallel_, *optimizer_);
   require_agreement(comm, layout_text(engine()), "the parameters' layout",

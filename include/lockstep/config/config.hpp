@@ -135,6 +135,10 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
+[[nodiscard]] inline std::size_t bucket_bytes(const Config& config) noexcept {
+  return static_cast<std::size_t>(config.bucket_mb * 0x1p20);
+}
+
 /// Height and width in pixels of images in evaluations; 0: the data set's (224 for encoded shards).
 [[nodiscard]] inline std::int64_t evaluation_size(const Config& config) noexcept {
   if (config.eval_size != 0) return config.eval_size;

@@ -57,8 +57,8 @@ Batch listed_batch(const Graph& graph, std::int64_t size) {
 
 std::vector<std::size_t> bucket_ends(const ArenaLayout& layout, const Config& config) {
   std::vector<std::size_t> ends;
-  const auto target = static_cast<std::size_t>(config.bucket_mb * 0x1p20);
-  for (const Bucket& bucket : plan_buckets(layout, 0, target)) ends.push_back(bucket.end);
+  for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config)))
+    ends.push_back(bucket.end);
   return ends;
 }
 

@@ -107,8 +107,7 @@ class Diagnosis final {
         std::cmp_equal(fault->waiting, std::ranges::count_if(reports_, &RankReport::present))) {
       return fmt::format(
           "all GPUs have reached collective {}, which does not end (the network, NCCL or MPI "
-          "hangs; "
-          "with NCCL, set NCCL_DEBUG=INFO to see more)",
+          "hangs; with NCCL, set NCCL_DEBUG=INFO to see more)",
           fault->collective);
     }
     return "all ranks wait for each other (the network, MPI or NCCL hangs)";

@@ -3,6 +3,7 @@
 #include "lockstep/runtime/phase_board.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::watch {
 
@@ -27,5 +28,12 @@ struct RankReport {
   }
   [[nodiscard]] bool waits() const noexcept { return reading.waits_in != CollectiveKind::none; }
 };
+
+/// Only rank 0 receives reports of all ranks; other ranks ignore those they have none of.
+inline void ignore_unheard(std::vector<RankReport>& reports) {
+  for (RankReport& report : reports) {
+    if (report.state == RankReport::State::unheard) report.state = RankReport::State::left;
+  }
+}
 
 }  // namespace lockstep::watch

@@ -260,12 +260,6 @@ class Watchdog::Impl final {
     const int parent = parents_[static_cast<std::size_t>(rank_)];
     return reports[static_cast<std::size_t>(parent)].state == State::left;
   }
-  /// Only rank 0 receives reports of all ranks; other ranks ignore those they have none of.
-  static void ignore_unheard(std::vector<RankReport>& reports) {
-    for (RankReport& report : reports) {
-      if (report.state == State::unheard) report.state = State::left;
-    }
-  }
 
   /// The reason why the job must end; nullopt: it continues.
   [[nodiscard]] std::optional<watch::Ending> reason_to_end() {
@@ -274,14 +268,14 @@ class Watchdog::Impl final {
     const double own_idle = reports[static_cast<std::size_t>(rank_)].idle;
     if (parent_has_left(reports)) {
       // The ranks above have left in order, so only this rank can judge those below it.
-      ignore_unheard(reports);
+      watch::ignore_unheard(reports);
     } else if (rank_ != 0) {
       // Rank 0 decides unless it is stopped or gone itself.
       const RankReport& first = reports.front();
       if (first.state == State::lost) return loss_of_rank_0(own_idle);
       limit *= turn_.patience();
       if (!first.present() || std::min(first.silent, own_idle) < limit) return std::nullopt;
-      ignore_unheard(reports);
+      watch::ignore_unheard(reports);
     }
     const auto lost = std::ranges::find(reports, State::lost, &RankReport::state);
     if (lost != reports.end() &&

@@ -21,6 +21,7 @@ struct PooledGraph {
   bool identity = false;        ///< between the ReLU and the pool
   bool two_consumers = false;   ///< of the ReLU
   double drop_probability = 0;  ///< of the norm
+  bool frozen = false;          ///< the convolution before the norm and the norm's weight
 
   [[nodiscard]] Graph make() const {
     Graph graph("pool", {.channels = 3, .height = 9, .width = 10}, 5);
@@ -35,6 +36,12 @@ struct PooledGraph {
     if (two_consumers) x = graph.add(x, graph.max_pool(relu, pool));
     x = graph.flatten(graph.global_avg_pool(graph.relu(x)));
     graph.softmax_cross_entropy(graph.linear(x, {.name = "fc", .out_features = 5}), {});
+    for (std::size_t id = 0; frozen && id < graph.parameters().size(); ++id) {
+      const std::string& name = graph.parameters()[id].name;
+      if (name == "conv1.weight" || name == "bn1.weight") {
+        graph.set_lr_scale(static_cast<ParameterId>(id), 0);
+      }
+    }
     return graph;
   }
 };
@@ -119,15 +126,17 @@ constexpr std::string_view fused = "batch norm bn1 with max pool";
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_fused_pool_gives_the_bits_of_separate_steps) {
-  // The identity prevents the fusion.
-  const PooledGraph together;
-  const PooledGraph separate{.identity = true};
-  BOOST_TEST(count(together, fused) == 1);
-  BOOST_TEST(count(together, "max pool") == 0);
-  BOOST_TEST(count(separate, "max pool") == 2);
-  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-    BOOST_TEST_CONTEXT(to_string(precision)) {
-      BOOST_TEST((trained(together.make(), precision) == trained(separate.make(), precision)));
+  for (const bool frozen : {false, true}) {
+    // The identity prevents the fusion.
+    const PooledGraph together{.frozen = frozen};
+    const PooledGraph separate{.identity = true, .frozen = frozen};
+    BOOST_TEST(count(together, fused) == 1);
+    BOOST_TEST(count(together, "max pool") == 0);
+    BOOST_TEST(count(separate, "max pool") == 2);
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      BOOST_TEST_CONTEXT(to_string(precision) << (frozen ? ", frozen" : "")) {
+        BOOST_TEST((trained(together.make(), precision) == trained(separate.make(), precision)));
+      }
     }
   }
 }

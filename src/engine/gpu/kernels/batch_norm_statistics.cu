@@ -46,17 +46,15 @@ struct ChunkStatistics {
                                    const Partial& sums) const {
     const Vec8Column column = reduction.column_of(block, block_column);
     const Vec8 shift = first_value(column, block);
-    Vec8 mean;
-    Vec8 squares;
+    Partial terms;  // the mean, and the squares of distances to it
     for (int i = 0; i < vec8_size; ++i) {
       const auto count = static_cast<float>(
           reduction.rows_of(reduction.chunk_of(block), column.at + (i < 4 ? 0 : 4)));
       const float distance = count > 0 ? sums.sums[0][i] / count : 0.0F;
-      mean[i] = shift[i] + distance;
-      squares[i] = sums.sums[1][i] - distance * sums.sums[0][i];
+      terms.sums[0][i] = shift[i] + distance;
+      terms.sums[1][i] = sums.sums[1][i] - distance * sums.sums[0][i];
     }
-    store_partial(reduction, block, column.at, 0, mean, partials);
-    store_partial(reduction, block, column.at, 1, squares, partials);
+    store_partials(reduction, block, column.at, terms, partials);
   }
 };
 

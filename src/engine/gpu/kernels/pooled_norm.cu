@@ -74,11 +74,14 @@ LOCKSTEP_HOST_DEVICE std::int64_t first_of_center(const WindowGrid& grid, const 
   return center.first(grid.height, grid.width, grid.padded);
 }
 
+std::int64_t windows_of(const PoolExtent& extent) {
+  return extent.batch * extent.out_height * extent.out_width;
+}
+
 /// Items of 16 bytes of several windows.
 template <typename T>
 [[nodiscard]] ColumnItems window_items(const PoolExtent& extent) {
-  return column_items(extent.batch * extent.out_height * extent.out_width,
-                      extent.padded / packed_size<T>);
+  return column_items(windows_of(extent), extent.padded / packed_size<T>);
 }
 
 /// Reads the channels of 16 bytes of values.
@@ -125,7 +128,7 @@ struct PooledApply {
           }
           const std::int64_t at = window * grid.padded + channel;
           store128(y + at, largest.values());
-          if (positions != nullptr) write_positions(positions + at, largest.positions());
+          if (positions != nullptr) write_together(positions + at, largest.positions());
         });
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Loaded read(const Place& place, std::int64_t channel) const {
@@ -202,7 +205,7 @@ struct PixelWindows {
   LOCKSTEP_HOST_DEVICE void load(int window, const T* dy, const std::uint8_t* from,
                                  std::int64_t at) {
     gradients[window] = load128(dy + at);
-    positions[window] = read_positions<count>(from + at);
+    positions[window] = read_together<Positions<count>>(from + at);
   }
 };
 
@@ -269,10 +272,7 @@ struct ChunkPooledGradients {
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
-    const std::int64_t at = reduction.column_of(block, block_column).at;
-    for (int kind = 0; kind < 2; ++kind) {
-      store_partial(reduction, block, at, kind, sums.sums[kind], partials);
-    }
+    store_partials(reduction, block, reduction.column_of(block, block_column).at, sums, partials);
   }
 };
 
@@ -332,7 +332,7 @@ struct PooledBackwardApply {
       const std::int64_t at =
           has_window ? window + i / 2 * grid.out_row + i % 2 * grid.padded : window;
       loaded.gradients[i] = load128(dy + at);
-      loaded.positions[i] = read_positions<item_size>(positions + at);
+      loaded.positions[i] = read_together<Positions<item_size>>(positions + at);
       for (std::uint32_t& word : loaded.positions[i].words) {
         if (!has_window) word = unmatched_position * 0x01010101U;
       }
@@ -353,10 +353,6 @@ struct PooledBackwardApply {
   }
 };
 
-std::int64_t windows_of(const PoolExtent& extent) {
-  return extent.batch * extent.out_height * extent.out_width;
-}
-
 }  // namespace
 
 void pooled_norm_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
@@ -372,9 +368,8 @@ void pooled_norm_forward(Stream stream, DataType type, const PoolExtent& extent,
 void pooled_norm_backward_sums(Stream stream, DataType type, const PoolExtent& extent,
                                const PooledGradient& incoming, const NormSums& of,
                                void* workspace) {
-  const RowReduction reduction = row_reduction({.rows = extent.batch * extent.height * extent.width,
-                                                .channels = 0,
-                                                .padded = extent.padded});
+  const RowReduction reduction =
+      row_reduction(extent.batch * extent.height * extent.width, extent.padded);
   with_type(type, [&]<typename T>(T*) {
     launch_blocks(stream, reduction.blocks(),
                   ChunkPooledGradients<T>{

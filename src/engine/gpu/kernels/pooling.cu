@@ -2,8 +2,6 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
-#include <cstring>
-
 namespace lockstep::gpu {
 namespace {
 
@@ -12,27 +10,6 @@ template <int count>
 struct alignas(count) Indices {
   std::uint8_t values[count];
 };
-template <int count>
-LOCKSTEP_HOST_DEVICE Indices<count> read_indices(const std::uint8_t* from) {
-#ifdef __CUDA_ARCH__
-  return *reinterpret_cast<const Indices<count>*>(from);
-#else
-  require_aligned(from, sizeof(Indices<count>));
-  Indices<count> result;
-  std::memcpy(&result, from, sizeof(result));
-  return result;
-#endif
-}
-template <int count>
-LOCKSTEP_HOST_DEVICE void write_indices(std::uint8_t* to, const Indices<count>& from) {
-#ifdef __CUDA_ARCH__
-  *reinterpret_cast<Indices<count>*>(to) = from;
-#else
-  require_aligned(to, sizeof(from));
-  std::memcpy(to, &from, sizeof(from));
-#endif
-}
-
 /// A pixel of one image of a batch and the first of an item's channels.
 struct ItemPlace {
   std::int64_t image;
@@ -110,7 +87,7 @@ struct Forward {
       }
     }
     store<item_size>(y + item * item_size, largest);
-    if (index != nullptr) write_indices(index + item * item_size, taken);
+    if (index != nullptr) write_together(index + item * item_size, taken);
   }
   LOCKSTEP_HOST_DEVICE static void take(const Floats<item_size>& values, int place, bool is_first,
                                         Floats<item_size>& largest, Indices<item_size>& taken) {
@@ -148,7 +125,7 @@ struct Backward {
         const int r = place.row + static_cast<int>(extent.padding - h * extent.stride);
         const int s = place.column + static_cast<int>(extent.padding - w * extent.stride);
         const int here = r * static_cast<int>(extent.kernel) + s;
-        const Indices<item_size> taken = read_indices<item_size>(index + at);
+        const Indices<item_size> taken = read_together<Indices<item_size>>(index + at);
         const Floats<item_size> gradients = load<item_size>(dy + at);
         for (int i = 0; i < item_size; ++i) {
           sums[i] += taken.values[i] == here ? gradients[i] : 0.0F;
@@ -188,7 +165,7 @@ struct BackwardByFours {
           ((place.image * extent.out_height + h) * extent.out_width + w) * extent.padded +
           place.channel;
       gradients[window] = load128(dy + at);
-      taken[window] = read_indices<item_size>(index + at);
+      taken[window] = read_together<Indices<item_size>>(index + at);
     }
     Floats<item_size> sums[4];
     for (Floats<item_size>& sum : sums) sum = filled<item_size>(0);

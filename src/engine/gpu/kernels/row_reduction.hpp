@@ -46,10 +46,10 @@ struct RowReduction {
   /// Number of partial sums of all chunks: (chunks, width), which is also (., padded).
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
 };
-[[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
+[[nodiscard]] inline RowReduction row_reduction(std::int64_t rows, std::int64_t padded) {
   constexpr int max_columns = 16;            // 256 bytes of a row in 16 bits
   constexpr std::int64_t rows_per_lane = 4;  // at least
-  RowReduction result{.extent = vec8_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
+  RowReduction result{.extent = vec8_rows(rows, padded), .chunks = 1, .groups = 1, .columns = 1};
   while (result.columns < max_columns && result.columns < result.extent.columns()) {
     result.columns *= 2;
   }
@@ -57,6 +57,10 @@ struct RowReduction {
   result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_per_lane),
                            std::max(large_device_blocks / result.groups, std::int64_t{1}));
   return result;
+}
+
+[[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
+  return row_reduction(extent.rows, extent.padded);
 }
 
 /// Sums of `kinds` quantities for each of eight channels.
@@ -73,14 +77,14 @@ struct Vec8Sums {
   }
 };
 
-/// Writes a block's sums of kind `kind` to `partials` (kinds, chunks, width).
-LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, std::int64_t block,
-                                               std::int64_t at, int kind, const Vec8& sums,
-                                               float* partials) {
+/// Writes a block's sums to `partials` (kinds, chunks, width).
+template <int kinds>
+LOCKSTEP_HOST_DEVICE void store_partials(const RowReduction& reduction, std::int64_t block,
+                                         std::int64_t at, const Vec8Sums<kinds>& sums,
+                                         float* partials) {
   if (at >= reduction.extent.width) return;
-  store<vec8_size>(partials + kind * reduction.partials() +
-                       reduction.chunk_of(block) * reduction.extent.width + at,
-                   sums);
+  float* to = partials + reduction.chunk_of(block) * reduction.extent.width + at;
+  for (int k = 0; k < kinds; ++k, to += reduction.partials()) store<vec8_size>(to, sums.sums[k]);
 }
 
 /// The second kernel: a block has `columns` channels, and its lanes divide the partial sums.

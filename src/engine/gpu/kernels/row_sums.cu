@@ -31,8 +31,7 @@ struct ChunkSums {
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
-    store_partial(reduction, block, reduction.column_of(block, block_column).at, 0, sums.sums[0],
-                  partials);
+    store_partials(reduction, block, reduction.column_of(block, block_column).at, sums, partials);
   }
 };
 
@@ -152,10 +151,7 @@ struct ChunkGradients {
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
-    const std::int64_t at = reduction.column_of(block, block_column).at;
-    for (int kind = 0; kind < kinds; ++kind) {
-      store_partial(reduction, block, at, kind, sums.sums[kind], partials);
-    }
+    store_partials(reduction, block, reduction.column_of(block, block_column).at, sums, partials);
   }
 };
 

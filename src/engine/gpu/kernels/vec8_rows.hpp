@@ -29,12 +29,15 @@ struct Vec8Rows {
     return at < padded ? at : at - padded;
   }
 };
+[[nodiscard]] inline Vec8Rows vec8_rows(std::int64_t rows, std::int64_t padded) {
+  const std::int64_t fold = padded % vec8_size == 0 ? 1 : 2;
+  return {.values = rows * padded,
+          .rows = ceil_div(rows, fold),
+          .width = padded * fold,
+          .padded = padded};
+}
 [[nodiscard]] inline Vec8Rows vec8_rows(const Matrix& extent) {
-  const std::int64_t fold = extent.padded % vec8_size == 0 ? 1 : 2;
-  return {.values = extent.rows * extent.padded,
-          .rows = ceil_div(extent.rows, fold),
-          .width = extent.padded * fold,
-          .padded = extent.padded};
+  return vec8_rows(extent.rows, extent.padded);
 }
 
 /// Position of a vec8; in a short row (fp32) its second half may be missing.

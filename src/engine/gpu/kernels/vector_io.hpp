@@ -98,6 +98,28 @@ LOCKSTEP_HOST_DEVICE inline void store128(void* to, const Packed128& packed) {
 #endif
 }
 
+/// Reads or writes a value of 4 or 8 bytes in one access.
+template <typename Bytes>
+LOCKSTEP_HOST_DEVICE Bytes read_together(const std::uint8_t* from) {
+#ifdef __CUDA_ARCH__
+  return *reinterpret_cast<const Bytes*>(from);
+#else
+  require_aligned(from, sizeof(Bytes));
+  Bytes result;
+  std::memcpy(&result, from, sizeof(result));
+  return result;
+#endif
+}
+template <typename Bytes>
+LOCKSTEP_HOST_DEVICE void write_together(std::uint8_t* to, const Bytes& from) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<Bytes*>(to) = from;
+#else
+  require_aligned(to, sizeof(from));
+  std::memcpy(to, &from, sizeof(from));
+#endif
+}
+
 /// How many values 16 bytes hold.
 template <typename T>
 inline constexpr int packed_size = 16 / static_cast<int>(sizeof(T));
@@ -161,15 +183,14 @@ LOCKSTEP_HOST_DEVICE Floats<packed_size<T>> unpack(const Packed128& packed) {
 template <typename T>
 LOCKSTEP_HOST_DEVICE std::uint32_t pack_pair(float low, float high) {
 #ifdef __CUDA_ARCH__
+  // With the intrinsic functions, nvcc splits the pair and joins it again.
+  std::uint32_t pair;
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.x)) |
-           static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   } else {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return static_cast<std::uint32_t>(__half_as_ushort(pair.x)) |
-           static_cast<std::uint32_t>(__half_as_ushort(pair.y)) << 16;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   }
+  return pair;
 #else
   return static_cast<std::uint32_t>(T(low).bits) | static_cast<std::uint32_t>(T(high).bits) << 16;
 #endif

@@ -3,7 +3,6 @@
 #include "vector_io.hpp"
 
 #include <cmath>
-#include <cstring>
 
 /// Positions of maxima in windows of 3x3 pixels, a byte each: 8 - (3 * row + column), so that the
 /// first of equal maxima has the largest. All bytes are below 0x80.
@@ -19,52 +18,10 @@ template <int count>
 struct alignas(count) Positions {
   std::uint32_t words[count / 4];
 };
-template <int count>
-LOCKSTEP_HOST_DEVICE Positions<count> read_positions(const std::uint8_t* from) {
-#ifdef __CUDA_ARCH__
-  return *reinterpret_cast<const Positions<count>*>(from);
-#else
-  require_aligned(from, sizeof(Positions<count>));
-  Positions<count> result;
-  std::memcpy(&result, from, sizeof(result));
-  return result;
-#endif
-}
-template <int count>
-LOCKSTEP_HOST_DEVICE void write_positions(std::uint8_t* to, const Positions<count>& from) {
-#ifdef __CUDA_ARCH__
-  *reinterpret_cast<Positions<count>*>(to) = from;
-#else
-  require_aligned(to, sizeof(from));
-  std::memcpy(to, &from, sizeof(from));
-#endif
-}
-
-/// pack_pair(), of which a device's compiler keeps the two values in one register.
-template <typename T>
-LOCKSTEP_HOST_DEVICE std::uint32_t packed_pair(float low, float high) {
-#ifdef __CUDA_ARCH__
-  std::uint32_t pair;
-  if constexpr (std::is_same_v<T, Bfloat16>) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  }
-  return pair;
-#else
-  return pack_pair<T>(low, high);
-#endif
-}
 /// Values after a store as T and a load.
 template <typename T>
 LOCKSTEP_HOST_DEVICE Floats<packed_size<T>> rounded(const Floats<packed_size<T>>& values) {
-  if constexpr (std::is_same_v<T, float>) {
-    return values;
-  } else {
-    Packed128 packed;
-    for (int i = 0; i < 4; ++i) packed.words[i] = packed_pair<T>(values[2 * i], values[2 * i + 1]);
-    return unpack<T>(packed);
-  }
+  return unpack<T>(pack<T>(values));
 }
 
 /// The largest of the values that it is given, 0 if none is above 0 or NaN, and its position. NaN
@@ -81,8 +38,7 @@ struct Largest {
   }
   LOCKSTEP_HOST_DEVICE void take(const Floats<count>& values, int position) {
     for (int i = 0; i < count; i += 2) {
-      const std::uint32_t pair =
-          packed_pair<T>(unsigned_nan(values[i]), unsigned_nan(values[i + 1]));
+      const std::uint32_t pair = pack_pair<T>(unsigned_nan(values[i]), unsigned_nan(values[i + 1]));
       const auto place = static_cast<std::uint32_t>(position);
       raise(keys[i], static_cast<std::int32_t>(pair << 16 | place));
       raise(keys[i + 1], static_cast<std::int32_t>((pair & 0xFFFF0000U) | place));
