@@ -87,6 +87,21 @@ std::optional<LoadedBatch> Evaluator::load_next(Loader& loader) {
   return loaded;
 }
 
+BatchMetrics Evaluator::compute(Loader& loader, std::optional<LoadedBatch>& batch,
+                                std::optional<Error>& error, std::vector<std::int32_t>& labels) {
+  const bool has_batch = !error && batch;
+  if (!has_batch && !options_.has_collectives) return {};
+  program_->forward(has_batch ? batch->batch : blank_.of(1));
+  if (has_batch) {
+    labels.assign(batch->batch.labels, batch->batch.labels + batch->batch.size);
+    // Loads the next batch while a device computes. The loader may reuse this one's memory.
+    engine_.await_copy();
+    keep(error, [&] { batch = load_next(loader); });
+  }
+  const BatchMetrics metrics = program_->metrics();
+  return has_batch ? metrics : BatchMetrics{};
+}
+
 std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop_wanted) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t samples = dataset_.info().samples;
@@ -115,22 +130,9 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
     std::span<const float> logits;
     std::span<const std::int32_t> labels;
     keep(error, [&] {
-      const bool has_batch = !error && loaded;
-      if (!has_batch && !options_.has_collectives) return;
-      program_->forward(has_batch ? loaded->batch : blank_.of(1));
-      if (has_batch) {
-        own_labels.assign(loaded->batch.labels, loaded->batch.labels + loaded->batch.size);
-        // Loads the next batch while a device computes. The loader may reuse this one's memory.
-        engine_.await_copy();
-        keep(error, [&] { loaded = load_next(*loader); });
-      }
-      const BatchMetrics metrics = program_->metrics();
-      if (!has_batch) return;
-      total.loss += metrics.loss;
-      total.top1 += metrics.top1;
-      total.top5 += metrics.top5;
-      total.samples += metrics.samples;
-      if (!gatherer) return;
+      const BatchMetrics metrics = compute(*loader, loaded, error, own_labels);
+      total += metrics;
+      if (!gatherer || metrics.samples == 0) return;
       logits = program_->logits();
       labels = own_labels;
     });

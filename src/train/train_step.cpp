@@ -180,12 +180,7 @@ void TrainStep::run_micro_step(int micro, Current& current) {
   BackwardObserver& observer = state_.begin_micro_step({.first = micro == 0, .last = last});
   program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
   const BatchMetrics metrics = program.metrics();
-  if (batch_) {
-    current.metrics.loss += metrics.loss;
-    current.metrics.top1 += metrics.top1;
-    current.metrics.top5 += metrics.top5;
-    current.metrics.samples += metrics.samples;
-  }
+  if (batch_) current.metrics += metrics;
   tail_.fold(tail_values_.span(), program.batch_statistics(),
              static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));
   lap(times.backward, "backward");

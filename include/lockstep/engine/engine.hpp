@@ -23,6 +23,14 @@ struct BatchMetrics {
   std::int64_t top5 =
       0;  ///< hits among the five largest logits (or all, if there are fewer classes)
   std::int64_t samples = 0;
+
+  BatchMetrics& operator+=(const BatchMetrics& other) noexcept {
+    loss += other.loss;
+    top1 += other.top1;
+    top5 += other.top5;
+    samples += other.samples;
+    return *this;
+  }
 };
 
 /// Called during backward as the gradient arena fills. An engine that runs primitives one by one

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
@@ -14,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace lockstep {
 
@@ -45,6 +47,11 @@ class Evaluator final {
  private:
   /// The loader's next batch; its copy to a device has begun.
   [[nodiscard]] std::optional<LoadedBatch> load_next(Loader& loader);
+  /// Computes `batch`, or a blank one if there is none and other ranks need this one, and meanwhile
+  /// loads the next into `batch`. `labels` receives those of the computed one.
+  [[nodiscard]] BatchMetrics compute(Loader& loader, std::optional<LoadedBatch>& batch,
+                                     std::optional<Error>& error,
+                                     std::vector<std::int32_t>& labels);
 
   Engine& engine_;
   const Dataset& dataset_;
