@@ -89,22 +89,21 @@ std::optional<ColumnGather> column_gather(const ConvolutionShape& shape) {
   constexpr std::int64_t most_pairs = 4;  // of rows, and of columns
   const std::int64_t border = shape.padding + shape.padding % 2;
   const std::int64_t pairs = (shape.kernel + border - shape.padding + 1) / 2;
-  const bool uses_tensor_cores = shape.type != DataType::f32 || shape.tf32;
-  if (!uses_tensor_cores || shape.stride != 2 || shape.groups != 1 || shape.kernel < 3 ||
-      pairs > most_pairs || shape.in_channels > ColumnGather::channels) {
+  if (shape.stride != 2 || shape.groups != 1 || shape.kernel < 3 || pairs > most_pairs ||
+      shape.in_channels > ColumnGather::channels) {
     return std::nullopt;
   }
   return ColumnGather{.batch = shape.batch,
                       .height = shape.height,
                       .width = shape.width,
-                      .padded = padded_channels(shape.in_channels, shape.type),
+                      .padded = padded_channels(shape.in_channels),
                       .border = border,
                       .pairs = pairs,
                       .gathered_height = shape.out_height() + pairs - 1,
                       .gathered_width = shape.out_width(),
                       .kernel = shape.kernel,
                       .kernel_begin = border - shape.padding,
-                      .filters = padded_channels(shape.out_channels, shape.type)};
+                      .filters = padded_channels(shape.out_channels)};
 }
 
 ConvolutionShape stored_shape(ConvolutionShape shape, const std::optional<ColumnGather>& gather,
@@ -121,13 +120,12 @@ ConvolutionShape stored_shape(ConvolutionShape shape, const std::optional<Column
             .kernel_width = 1};
   }
   for (std::int64_t* channels : {&shape.in_channels, &shape.out_channels}) {
-    const std::int64_t padded = padded_channels(*channels, shape.type);
+    const std::int64_t padded = padded_channels(*channels);
     if (shape.groups > 1 && padded != *channels) {
       fail(ExitStatus::usage,
            "{}: {} groups of {} to {} channels (in groups, the GPU takes multiples of {} "
            "channels); choose another --width, or the CPU",
-           layer, shape.groups, shape.in_channels, shape.out_channels,
-           padded_channels(1, shape.type));
+           layer, shape.groups, shape.in_channels, shape.out_channels, padded_channels(1));
     }
     *channels = padded;
   }

@@ -44,7 +44,7 @@ struct ConvolutionShape {
 };
 
 /// How the columns of images are gathered for a first convolution of stride 2 with at most four
-/// channels, if it uses tensor cores: they would multiply mostly padding. Nullopt for others.
+/// channels, which would multiply mostly padding. Nullopt for others.
 [[nodiscard]] std::optional<ColumnGather> column_gather(const ConvolutionShape& shape);
 
 /// The convolution that computes `shape`, whose channels are the network's: over gathered columns,

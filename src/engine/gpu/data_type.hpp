@@ -27,11 +27,10 @@ enum class DataType { f32, bf16, f16 };
   return DataType::f32;
 }
 
-/// Channels of a pixel as stored: a multiple of 8 in 16 bits and of 4 in 32 bits, so that each
-/// pixel is read 16 bytes at a time. The padding is zero.
-[[nodiscard]] constexpr std::int64_t padded_channels(std::int64_t channels,
-                                                     DataType type) noexcept {
-  const std::int64_t multiple = type == DataType::f32 ? 4 : 8;
+/// Channels of a pixel as stored: a multiple of 8, so that a pixel is read 16 bytes at a time and
+/// has whole bytes of a mask. The padding is zero.
+[[nodiscard]] constexpr std::int64_t padded_channels(std::int64_t channels) noexcept {
+  constexpr std::int64_t multiple = 8;
   return (channels + multiple - 1) / multiple * multiple;
 }
 

@@ -15,14 +15,14 @@ bool is_grouped_weight(const Graph& graph, ParameterId id) {
   });
 }
 
-ParameterFormat format_of(const Graph& graph, ParameterId id, DataType type) {
+ParameterFormat format_of(const Graph& graph, ParameterId id) {
   const Shape& shape = graph.parameters()[static_cast<std::size_t>(id)].shape;
   const bool vector = shape.rank() == 1;
   const std::int64_t out = vector ? 1 : shape[0];
   const std::int64_t in = vector ? shape[0] : shape[1];
   const std::int64_t area = shape.rank() == 4 ? shape[2] * shape[3] : 1;
-  const std::int64_t padded_in = is_grouped_weight(graph, id) ? in : padded_channels(in, type);
-  const std::int64_t padded_out = vector ? 1 : padded_channels(out, type);
+  const std::int64_t padded_in = is_grouped_weight(graph, id) ? in : padded_channels(in);
+  const std::int64_t padded_out = vector ? 1 : padded_channels(out);
   const auto terms = [](std::int64_t count, std::int64_t stride) {
     std::vector<std::size_t> result;
     for (std::int64_t i = 0; i < count; ++i) result.push_back(static_cast<std::size_t>(i * stride));
@@ -40,7 +40,7 @@ ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device, const
                                     const ParameterArenaOptions& options) {
   std::vector<ParameterFormat> formats;
   for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
-    formats.push_back(format_of(graph, static_cast<ParameterId>(id), options.type));
+    formats.push_back(format_of(graph, static_cast<ParameterId>(id)));
   }
   using Use = ParameterArena::Use;
   return ParameterArena(graph,

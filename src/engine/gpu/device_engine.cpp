@@ -25,11 +25,9 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
     std::ranges::fill(analysis.added_to, std::nullopt);
   }
   if (!options.sum_over_ranks) fuse_pools(graph, analysis);
-  ParameterArena arena = make_parameter_arena(device, graph,
-                                              {.type = type,
-                                               .ready = analysis.ready,
-                                               .tail_size = options.tail_size,
-                                               .units = options.units});
+  ParameterArena arena = make_parameter_arena(
+      device, graph,
+      {.ready = analysis.ready, .tail_size = options.tail_size, .units = options.units});
   WorkingParameters working(*device, arena, type);
   InputQueue input(*device, graph.image().channels,
                    options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);

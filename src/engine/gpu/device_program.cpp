@@ -8,10 +8,10 @@
 namespace lockstep::gpu {
 namespace {
 
-LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType type) {
+LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size) {
   return {.batch = batch_size,
           .classes = loss.classes,
-          .padded = padded_channels(loss.classes, type),
+          .padded = padded_channels(loss.classes),
           .label_smoothing = loss.label_smoothing,
           .target_threshold = loss.target_threshold};
 }
@@ -23,7 +23,7 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOp
       options_(checked_options(options, state_->arena, state_->graph)),
       graph_loss_(loss_of(options, state_->graph)),
       statistics_(*state_->device, graph_of(options, state_->graph), options.batch_size),
-      loss_(*state_->device, loss_extent(graph_loss_, options.batch_size, state_->type)),
+      loss_(*state_->device, loss_extent(graph_loss_, options.batch_size)),
       fetched_(state_->device->make_event()) {
   lower_all();
   if (state_->activations.size() < lists_.plan.total_bytes) {

@@ -9,10 +9,7 @@ namespace {
 SampleDrop drop_of(const ProgramBuilder& builder, const Node& node) {
   const StochasticDepth& drop = std::get<BatchNorm>(node.op).options.drop;
   if (!builder.training() || drop.probability == 0) return {};
-  return {.samples = builder.batch_size(),
-          .rows = node.output[1] * node.output[2],
-          .block = drop.block,
-          .scale = drop.scale()};
+  return {.rows = node.output[1] * node.output[2], .block = drop.block, .scale = drop.scale()};
 }
 
 }  // namespace
@@ -48,8 +45,7 @@ NormGradient NormSumsOperands::gradient(const LaunchContext& context, void* dx) 
 }
 
 NormSumsOperands norm_sums(ProgramBuilder& builder, const Node& node, Tensor x) {
-  const auto bytes =
-      static_cast<std::size_t>(padded_channels(node.output[0], builder.type())) * sizeof(float);
+  const auto bytes = static_cast<std::size_t>(padded_channels(node.output[0])) * sizeof(float);
   return {.x = x,
           .norm = norm_operands(builder, node),
           .weight = builder.make(bytes),

@@ -22,10 +22,9 @@ struct Fixture {
     graph.softmax_cross_entropy(
         graph.linear(graph.flatten(graph.relu(x)), {.name = "fc", .out_features = 5}), {});
   }
-  [[nodiscard]] ParameterArena make(DataType type, const UnitOptions& units) const {
-    return make_parameter_arena(
-        device, graph,
-        {.type = type, .ready = analyse(graph).ready, .tail_size = 40, .units = units});
+  [[nodiscard]] ParameterArena make(const UnitOptions& units) const {
+    return make_parameter_arena(device, graph,
+                                {.ready = analyse(graph).ready, .tail_size = 40, .units = units});
   }
   /// One unit per parameter.
   [[nodiscard]] UnitRule sharded() const {
@@ -40,22 +39,22 @@ struct Fixture {
 }  // namespace
 
 BOOST_FIXTURE_TEST_CASE(gradients_are_in_communication_memory, Fixture) {
-  const ParameterArena arena = make(DataType::bf16, {});
+  const ParameterArena arena = make({});
 
   BOOST_TEST(arena.gradients().size() == arena.layout().size() + 40);
   BOOST_TEST(exchanged_bytes(*device) == arena.gradients().size_bytes());
 }
 
 BOOST_FIXTURE_TEST_CASE(gathered_parameters_are_in_communication_memory, Fixture) {
-  const ParameterArena arena = make(DataType::bf16, {.rule = sharded()});
+  const ParameterArena arena = make({.rule = sharded()});
 
   BOOST_TEST(exchanged_bytes(*device) ==
              arena.gradients().size_bytes() + arena.parameters().size_bytes());
 }
 
 BOOST_FIXTURE_TEST_CASE(parameters_held_in_16_bits_are_in_communication_memory, Fixture) {
-  const ParameterArena arena = make(
-      DataType::bf16, {.rule = sharded(), .holds_gradients = false, .parameters = Precision::bf16});
+  const ParameterArena arena =
+      make({.rule = sharded(), .holds_gradients = false, .parameters = Precision::bf16});
   std::size_t held = 0;
   for (std::size_t unit = 0; unit < arena.layout().units.size(); ++unit) {
     held += arena.held_unit(unit).size();

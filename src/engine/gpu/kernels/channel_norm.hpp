@@ -6,6 +6,15 @@
 /// The arithmetic of norms, for `count` channels of values stored as T.
 namespace lockstep::gpu {
 
+/// Reads the values of `count` channels.
+template <int count>
+struct ReadFrom {
+  std::int64_t channel;
+  LOCKSTEP_HOST_DEVICE Floats<count> operator()(const float* values) const {
+    return load<count>(values + channel);
+  }
+};
+
 /// Whether the means are folded into the additive terms. They may be large compared with the
 /// deviations, but 16-bit values lose those digits anyway.
 template <typename T>

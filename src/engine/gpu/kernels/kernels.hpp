@@ -142,8 +142,7 @@ void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, c
 /// multiplied by `scale` in the others.
 struct SampleDrop {
   DroppedBlocks dropped = {};  ///< on the device
-  std::int64_t samples = 0;
-  std::int64_t rows = 0;  ///< of each sample; 0: no stochastic depth
+  std::int64_t rows = 0;       ///< of each sample; 0: no stochastic depth
   int block = 0;
   float scale = 1.0F;
 };

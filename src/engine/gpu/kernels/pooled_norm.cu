@@ -84,15 +84,6 @@ template <typename T>
   return column_items(windows_of(extent), extent.padded / packed_size<T>);
 }
 
-/// Reads the channels of 16 bytes of values.
-template <int count>
-struct ReadFrom {
-  std::int64_t channel;
-  LOCKSTEP_HOST_DEVICE Floats<count> operator()(const float* values) const {
-    return load<count>(values + channel);
-  }
-};
-
 /// An item is 16 bytes of several outputs.
 template <typename T>
 struct PooledApply {
@@ -158,12 +149,6 @@ struct PixelWindows {
   int right;     ///< and in the second
   bool below;    ///< whether there are two more windows below them
 
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static PixelWindows none() {
-    PixelWindows result{};
-    result.position = unmatched_position;
-    result.right = unmatched_position;
-    return result;
-  }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE static PixelWindows read(const WindowGrid& grid,
                                                               const Place& place, const T* dy,
                                                               const std::uint8_t* positions,
@@ -230,13 +215,13 @@ struct ChunkPooledGradients {
   };
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
-    const Vec8Column column = reduction.column_of(block, block_column);
+    const std::int64_t channel = reduction.channel_of(block, block_column);
     Partial result;
     result.clear();
-    if (column.rows == 0) return result;
-    const Vec8 center = load_channels(reduction.extent, mean, column.at);
+    if (channel >= reduction.padded) return result;
+    const Vec8 center = load<vec8_size>(mean + channel);
     reduction.for_rows_of<packed_size<T> / 4>(
-        block, lane, column.rows, [&](std::int64_t row) { return read(column, row); },
+        block, lane, [&](std::int64_t row) { return read(row, channel); },
         [&](std::int64_t, const Loaded& loaded) {
           Vec8 g;
           for (int part = 0; part < parts; ++part) {
@@ -251,28 +236,17 @@ struct ChunkPooledGradients {
         });
     return result;
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Loaded read(const Vec8Column& column, std::int64_t row) const {
-    const Vec8Rows& extent = reduction.extent;
-    const bool whole = row < column.whole_rows;
-    Loaded loaded{read_vec8(x + row * extent.width + column.at, whole), {}};
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Loaded read(std::int64_t row, std::int64_t channel) const {
+    Loaded loaded{read_vec8(x + row * reduction.padded + channel), {}};
     for (int part = 0; part < parts; ++part) {
-      const std::int64_t at = column.at + part * packed_size<T>;
-      std::int64_t pixel = row;
-      if constexpr (parts > 1) {
-        if (part > 0 && !whole) {
-          loaded.windows[part] = PixelWindows<T>::none();
-          continue;
-        }
-        if (extent.width != extent.padded) pixel = 2 * row + (at >= extent.padded ? 1 : 0);
-      }
-      loaded.windows[part] =
-          PixelWindows<T>::read(grid, place_of(pixel), dy, positions, extent.channel(at));
+      loaded.windows[part] = PixelWindows<T>::read(grid, place_of(row), dy, positions,
+                                                   channel + part * packed_size<T>);
     }
     return loaded;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
-    store_partials(reduction, block, reduction.column_of(block, block_column).at, sums, partials);
+    store_partials(reduction, block, reduction.channel_of(block, block_column), sums, partials);
   }
 };
 

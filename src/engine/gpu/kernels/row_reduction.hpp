@@ -10,9 +10,10 @@
 namespace lockstep::gpu {
 
 /// Partition of the rows. Block `b` has the vec8 columns of group b % groups and the rows of chunk
-/// b / groups: lane l of chunk c has the rows c * lanes + l + k * stride().
+/// b / groups: lane l of chunk c has the rows c * lanes + l + k * stride(). Each chunk has rows.
 struct RowReduction {
-  Vec8Rows extent;
+  std::int64_t rows = 0;
+  std::int64_t padded = 0;
   std::int64_t chunks = 0;
   std::int64_t groups = 0;  ///< of `columns` vec8 columns
   int columns = 0;
@@ -21,44 +22,40 @@ struct RowReduction {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk_of(std::int64_t block) const {
     return block / groups;
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8Column column_of(std::int64_t block, int column) const {
-    return vec8_column(extent, block % groups * columns + column);
+  /// First channel of a block's vec8 column; the last group may have columns beyond the channels.
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t channel_of(std::int64_t block, int column) const {
+    return (block % groups * columns + column) * vec8_size;
   }
-  /// Calls use(row, load(row)) for a lane's rows among the first `rows`, the last first: the kernel
-  /// that wrote them ended there, so the cache has them.
+  /// Calls use(row, load(row)) for a lane's rows, the last first: the kernel that wrote them ended
+  /// there, so the cache has them.
   template <int depth, typename Load, typename Use>
-  LOCKSTEP_HOST_DEVICE void for_rows_of(std::int64_t block, int lane, std::int64_t rows,
-                                        const Load& load, const Use& use) const {
+  LOCKSTEP_HOST_DEVICE void for_rows_of(std::int64_t block, int lane, const Load& load,
+                                        const Use& use) const {
     const std::int64_t first = chunk_of(block) * lanes() + lane;
     const std::int64_t count = rows_below(rows, first, stride());
     for_rows<depth>(first + (count - 1) * stride(), -stride(), count, load, use);
   }
-  /// How many of a chunk's rows contain position `at`.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk,
-                                                          std::int64_t at) const {
-    const std::int64_t rows = extent.rows_with(at);
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk) const {
     const std::int64_t rest = rows % stride() - chunk * lanes();
     return rows / stride() * lanes() + (rest < 0 ? 0 : rest < lanes() ? rest : lanes());
   }
   [[nodiscard]] ThreadBlocks blocks() const {
     return {.count = chunks * groups, .columns = columns};
   }
-  /// Number of partial sums of all chunks: (chunks, width), which is also (., padded).
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
+  /// Number of partial sums of all chunks, (chunks, padded).
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * padded; }
 };
 [[nodiscard]] inline RowReduction row_reduction(std::int64_t rows, std::int64_t padded) {
   constexpr int max_columns = 16;            // 256 bytes of a row in 16 bits
   constexpr std::int64_t rows_per_lane = 4;  // at least
-  RowReduction result{.extent = vec8_rows(rows, padded), .chunks = 1, .groups = 1, .columns = 1};
-  while (result.columns < max_columns && result.columns < result.extent.columns()) {
-    result.columns *= 2;
-  }
-  result.groups = ceil_div(result.extent.columns(), std::int64_t{result.columns});
-  result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_per_lane),
+  const std::int64_t columns = padded / vec8_size;
+  RowReduction result{.rows = rows, .padded = padded, .chunks = 1, .groups = 1, .columns = 1};
+  while (result.columns < max_columns && result.columns < columns) result.columns *= 2;
+  result.groups = ceil_div(columns, std::int64_t{result.columns});
+  result.chunks = std::min(ceil_div(rows, result.lanes() * rows_per_lane),
                            std::max(large_device_blocks / result.groups, std::int64_t{1}));
   return result;
 }
-
 [[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
   return row_reduction(extent.rows, extent.padded);
 }
@@ -77,13 +74,13 @@ struct Vec8Sums {
   }
 };
 
-/// Writes a block's sums to `partials` (kinds, chunks, width).
+/// Writes a block's sums to `partials` (kinds, chunks, padded).
 template <int kinds>
 LOCKSTEP_HOST_DEVICE void store_partials(const RowReduction& reduction, std::int64_t block,
-                                         std::int64_t at, const Vec8Sums<kinds>& sums,
+                                         std::int64_t channel, const Vec8Sums<kinds>& sums,
                                          float* partials) {
-  if (at >= reduction.extent.width) return;
-  float* to = partials + reduction.chunk_of(block) * reduction.extent.width + at;
+  if (channel >= reduction.padded) return;
+  float* to = partials + reduction.chunk_of(block) * reduction.padded + channel;
   for (int k = 0; k < kinds; ++k, to += reduction.partials()) store<vec8_size>(to, sums.sums[k]);
 }
 
@@ -91,7 +88,7 @@ LOCKSTEP_HOST_DEVICE void store_partials(const RowReduction& reduction, std::int
 inline constexpr int channels_per_block = 4;
 inline constexpr int combining_lanes = threads_per_block / channels_per_block;
 [[nodiscard]] inline ThreadBlocks combining_blocks(const RowReduction& reduction) {
-  return {.count = ceil_div(reduction.extent.padded, std::int64_t{channels_per_block}),
+  return {.count = ceil_div(reduction.padded, std::int64_t{channels_per_block}),
           .columns = channels_per_block};
 }
 
@@ -104,19 +101,19 @@ struct PartialSums {
       for (int k = 0; k < kinds; ++k) sums[k] += other.sums[k];
     }
   };
-  const float* partials;
-  std::int64_t rows;  ///< each kind is (rows, padded)
+  const float* partials;  ///< (kinds, chunks, padded)
+  std::int64_t chunks;
   std::int64_t padded;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t channel, int lane) const {
     Partial result{};
     if (channel >= padded) return result;
     for_rows<8>(
-        lane, combining_lanes, rows_below(rows, lane, combining_lanes),
-        [&](std::int64_t row) {
+        lane, combining_lanes, rows_below(chunks, lane, combining_lanes),
+        [&](std::int64_t chunk) {
           Floats<kinds> loaded;
           for (int k = 0; k < kinds; ++k) {
-            loaded[k] = partials[(k * rows + row) * padded + channel];
+            loaded[k] = partials[(k * chunks + chunk) * padded + channel];
           }
           return loaded;
         },

@@ -15,14 +15,13 @@ struct ChunkSums {
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
-    const Vec8Column column = reduction.column_of(block, block_column);
+    const std::int64_t channel = reduction.channel_of(block, block_column);
     Partial result;
     result.clear();
+    if (channel >= reduction.padded) return result;
     reduction.for_rows_of<packed_size<T> / 2>(
-        block, lane, column.rows,
-        [&](std::int64_t row) {
-          return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
-        },
+        block, lane,
+        [&](std::int64_t row) { return read_vec8(x + row * reduction.padded + channel); },
         [&](std::int64_t, const RawVec8<T>& raw) {
           const Vec8 values = raw.floats();
           for (int i = 0; i < vec8_size; ++i) result.sums[0][i] += values[i];
@@ -31,7 +30,7 @@ struct ChunkSums {
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
-    store_partials(reduction, block, reduction.column_of(block, block_column).at, sums, partials);
+    store_partials(reduction, block, reduction.channel_of(block, block_column), sums, partials);
   }
 };
 
@@ -85,13 +84,13 @@ struct ChunkGradients {
   };
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
-    const Vec8Column column = reduction.column_of(block, block_column);
+    const std::int64_t channel = reduction.channel_of(block, block_column);
     Partial result;
     result.clear();
-    if (column.rows == 0) return result;
-    const Vec8 center = load_channels(reduction.extent, mean, column.at);
+    if (channel >= reduction.padded) return result;
+    const Vec8 center = load<vec8_size>(mean + channel);
     Vec8 added_center{};
-    if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
+    if constexpr (added) added_center = load<vec8_size>(added_mean + channel);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
     // A row takes more registers there, so two would not fit.
     constexpr int depth = joins || drops ? 1 : packed_size<T> / 4;
@@ -99,17 +98,13 @@ struct ChunkGradients {
     constexpr int depth = packed_size<T> / 4;
 #endif
     reduction.for_rows_of<depth>(
-        block, lane, column.rows,
+        block, lane,
         [&](std::int64_t row) {
-          const std::int64_t at = row * reduction.extent.width + column.at;
-          const bool whole = row < column.whole_rows;
-          Loaded loaded{read_vec8(x + at, whole),
-                        read_vec8(dy + at, whole),
-                        masked ? mask[at / vec8_size] : 0xFFU,
-                        {},
-                        {}};
-          if constexpr (joins) loaded.other = read_vec8(other + at, whole);
-          if constexpr (added) loaded.added_x = read_vec8(added_x + at, whole);
+          const std::int64_t at = row * reduction.padded + channel;
+          Loaded loaded{
+              read_vec8(x + at), read_vec8(dy + at), masked ? mask[at / vec8_size] : 0xFFU, {}, {}};
+          if constexpr (joins) loaded.other = read_vec8(other + at);
+          if constexpr (added) loaded.added_x = read_vec8(added_x + at);
           return loaded;
         },
         [&](std::int64_t row, const Loaded& loaded) {
@@ -118,16 +113,15 @@ struct ChunkGradients {
             if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
           }
           if constexpr (joins) {
-            write_vec8(kept + row * reduction.extent.width + column.at, packed<T>(g),
-                       row < column.whole_rows);
+            store<vec8_size>(kept + row * reduction.padded + channel, g);
           }
           Vec8 added_g = g;
-          if constexpr (drops) drop_samples<T>(reduction.extent, drop, row, column.at, g);
+          if constexpr (drops) drop_samples(drop, row, g);
           for (int i = 0; i < vec8_size; ++i) result.sums[0][i] += g[i];
           add_products(g, loaded.x.floats(), center, result.sums[1]);
           if constexpr (added) {
             if constexpr (drops) {
-              drop_samples<T>(reduction.extent, added_drop, row, column.at, added_g);
+              drop_samples(added_drop, row, added_g);
               for (int i = 0; i < vec8_size; ++i) result.sums[3][i] += added_g[i];
             }
             add_products(added_g, loaded.added_x.floats(), added_center, result.sums[2]);
@@ -151,7 +145,7 @@ struct ChunkGradients {
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
-    store_partials(reduction, block, reduction.column_of(block, block_column).at, sums, partials);
+    store_partials(reduction, block, reduction.channel_of(block, block_column), sums, partials);
   }
 };
 
@@ -200,8 +194,7 @@ struct CombineGradients {
 /// Input of the second kernel.
 template <int kinds>
 PartialSums<kinds> partial_sums(const RowReduction& reduction, const void* workspace) {
-  return {static_cast<const float*>(workspace), reduction.partials() / reduction.extent.padded,
-          reduction.extent.padded};
+  return {static_cast<const float*>(workspace), reduction.chunks, reduction.padded};
 }
 
 void combine(Stream stream, const RowReduction& reduction, const NormSums& of,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels.hpp"
 #include "launch.hpp"
 #include "vector_io.hpp"
 
@@ -11,46 +12,6 @@ namespace lockstep::gpu {
 
 inline constexpr int vec8_size = 8;
 using Vec8 = Floats<vec8_size>;
-
-/// A (rows, padded) matrix viewed as rows whose width is a multiple of eight. If `padded` is only a
-/// multiple of four (fp32), two rows form one, and the last may have half the width.
-struct Vec8Rows {
-  std::int64_t values = 0;  ///< rows * padded
-  std::int64_t rows = 0;    ///< the last may be short
-  std::int64_t width = 0;
-  std::int64_t padded = 0;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t columns() const { return width / vec8_size; }
-  /// Number of rows that contain position `at`.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_with(std::int64_t at) const {
-    return at < width ? rows - (rows * width - values > width - 1 - at ? 1 : 0) : 0;
-  }
-  /// The channel at position `at` of a row; aligned groups of four channels are contiguous.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t channel(std::int64_t at) const {
-    return at < padded ? at : at - padded;
-  }
-};
-[[nodiscard]] inline Vec8Rows vec8_rows(std::int64_t rows, std::int64_t padded) {
-  const std::int64_t fold = padded % vec8_size == 0 ? 1 : 2;
-  return {.values = rows * padded,
-          .rows = ceil_div(rows, fold),
-          .width = padded * fold,
-          .padded = padded};
-}
-[[nodiscard]] inline Vec8Rows vec8_rows(const Matrix& extent) {
-  return vec8_rows(extent.rows, extent.padded);
-}
-
-/// Position of a vec8; in a short row (fp32) its second half may be missing.
-struct Vec8Column {
-  std::int64_t at = 0;          ///< position of its first value in a row
-  std::int64_t rows = 0;        ///< rows that contain its first half
-  std::int64_t whole_rows = 0;  ///< rows that contain all of it
-};
-[[nodiscard]] LOCKSTEP_HOST_DEVICE inline Vec8Column vec8_column(const Vec8Rows& extent,
-                                                                 std::int64_t column) {
-  const std::int64_t at = column * vec8_size;
-  return {at, extent.rows_with(at), at < extent.width ? extent.rows_with(at + 4) : 0};
-}
 
 /// Eight values as stored.
 template <typename T>
@@ -65,14 +26,13 @@ struct RawVec8 {
     return result;
   }
 };
-/// A missing half reads as zero.
 template <typename T>
-LOCKSTEP_HOST_DEVICE RawVec8<T> read_vec8(const T* from, bool whole) {
-  if constexpr (packed_size<T> == vec8_size) {
-    return {{load128(from)}};
-  } else {
-    return {{load128(from), whole ? load128(from + 4) : Packed128{}}};
+LOCKSTEP_HOST_DEVICE RawVec8<T> read_vec8(const T* from) {
+  RawVec8<T> result;
+  for (int p = 0; p < vec8_size / packed_size<T>; ++p) {
+    result.parts[p] = load128(from + p * packed_size<T>);
   }
+  return result;
 }
 template <typename T>
 LOCKSTEP_HOST_DEVICE RawVec8<T> packed(const Vec8& values) {
@@ -85,19 +45,10 @@ LOCKSTEP_HOST_DEVICE RawVec8<T> packed(const Vec8& values) {
   return result;
 }
 template <typename T>
-LOCKSTEP_HOST_DEVICE void write_vec8(T* to, const RawVec8<T>& values, bool whole) {
-  store128(to, values.parts[0]);
-  if constexpr (packed_size<T> != vec8_size) {
-    if (whole) store128(to + 4, values.parts[1]);
+LOCKSTEP_HOST_DEVICE void write_vec8(T* to, const RawVec8<T>& values) {
+  for (int p = 0; p < vec8_size / packed_size<T>; ++p) {
+    store128(to + p * packed_size<T>, values.parts[p]);
   }
-}
-
-/// Loads the per-channel values of a vec8.
-LOCKSTEP_HOST_DEVICE inline Vec8 load_channels(const Vec8Rows& extent, const float* values,
-                                               std::int64_t at) {
-  const Floats<4> low = load<4>(values + extent.channel(at));
-  const Floats<4> high = load<4>(values + extent.channel(at + 4));
-  return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
 }
 
 /// Calls use(row, load(row)) for `count` rows, first, first + stride and so on; a negative stride
@@ -161,8 +112,8 @@ struct ColumnItems {
   items.chunks = ceil_div(rows, items.interleaved * items.rows_each) * items.interleaved;
   return items;
 }
-[[nodiscard]] inline ColumnItems column_items(const Vec8Rows& extent) {
-  return column_items(extent.rows, extent.columns());
+[[nodiscard]] inline ColumnItems column_items(const Matrix& extent) {
+  return column_items(extent.rows, extent.padded / vec8_size);
 }
 
 }  // namespace lockstep::gpu

@@ -89,8 +89,8 @@ bool bit(const Mask& mask, std::int64_t i) {
 }
 
 /// With so many rows, a thread of the element-wise kernels processes several rows of any type.
-Matrix many_rows(DataType type) {
-  return matrix(131101, 64, type);
+Matrix many_rows() {
+  return matrix(131101, 64);
 }
 
 void check_apply(DataType type, const Matrix& extent, bool with_residual, bool relu) {
@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_SUITE(batch_norm)
 
 BOOST_AUTO_TEST_CASE(statistics_match_two_passes_in_double) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       BOOST_TEST_CONTEXT(type << ", " << extent) {
         const Values x = random_matrix(type, extent, 1);
 
@@ -349,7 +349,7 @@ BOOST_AUTO_TEST_CASE(statistics_match_two_passes_in_double) {
 }
 
 BOOST_AUTO_TEST_CASE(a_large_mean_does_not_reduce_the_accuracy_of_the_variance) {
-  for (const Matrix& extent : matrices(DataType::f32)) {
+  for (const Matrix& extent : matrices()) {
     BOOST_TEST_CONTEXT(extent) {
       Values x = random_matrix(DataType::f32, extent, 1);
       for (std::int64_t i = 0; i < x.size(); ++i) {
@@ -371,7 +371,7 @@ BOOST_AUTO_TEST_CASE(a_large_mean_does_not_reduce_the_accuracy_of_the_variance) 
 }
 
 BOOST_AUTO_TEST_CASE(equal_values_have_no_variance) {
-  const Matrix extent = matrix(1001, 5, DataType::f32);
+  const Matrix extent = matrix(1001, 5);
   Values x(DataType::f32, extent.rows * extent.padded);
   for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, i % extent.padded < 5 ? 0.1 : 0.0);
 
@@ -383,7 +383,7 @@ BOOST_AUTO_TEST_CASE(equal_values_have_no_variance) {
 
 BOOST_AUTO_TEST_CASE(nan_affects_only_its_channel) {
   for (const DataType type : all_types) {
-    const Matrix extent = matrix(601, 12, type);
+    const Matrix extent = matrix(601, 12);
     Values x = random_matrix(type, extent, 1);
     x.set(600 * extent.padded + 9, std::numeric_limits<double>::quiet_NaN());
 
@@ -399,7 +399,7 @@ BOOST_AUTO_TEST_CASE(nan_affects_only_its_channel) {
 
 BOOST_AUTO_TEST_CASE(normalisation_follows_the_formula_and_masks_positive_values) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       for (const bool with_residual : {false, true}) {
         for (const bool relu : {false, true}) {
           BOOST_TEST_CONTEXT(type << ", " << extent << ", residual " << with_residual << ", ReLU "
@@ -410,14 +410,14 @@ BOOST_AUTO_TEST_CASE(normalisation_follows_the_formula_and_masks_positive_values
       }
     }
     BOOST_TEST_CONTEXT(type << ", many rows") {
-      check_apply(type, many_rows(type), true, true);
+      check_apply(type, many_rows(), true, true);
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(sums_of_gradients_match_sums_in_double) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       for (const bool masked : {false, true}) {
         BOOST_TEST_CONTEXT(type << ", " << extent << ", mask " << masked) {
           const Values x = random_matrix(type, extent, 1);
@@ -449,7 +449,7 @@ BOOST_AUTO_TEST_CASE(sums_of_gradients_match_sums_in_double) {
 
 BOOST_AUTO_TEST_CASE(a_gradient_in_two_parts_is_added_and_masked) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       for (const bool masked : {false, true}) {
         BOOST_TEST_CONTEXT(type << ", " << extent << ", mask " << masked) {
           check_joined_sums(type, extent, masked);
@@ -461,7 +461,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_in_two_parts_is_added_and_masked) {
 
 BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_also_in_place) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       for (const bool masked : {false, true}) {
         BOOST_TEST_CONTEXT(type << ", " << extent << ", mask " << masked) {
           check_backward_apply(type, extent, masked);
@@ -469,14 +469,14 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_also_in_place) {
       }
     }
     BOOST_TEST_CONTEXT(type << ", many rows") {
-      check_backward_apply(type, many_rows(type), true);
+      check_backward_apply(type, many_rows(), true);
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_fused_norm_has_the_same_bits_as_a_separate_norm) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       for (const bool relu : {false, true}) {
         for (const bool joins : {false, true}) {
           BOOST_TEST_CONTEXT(type << ", " << extent << ", ReLU " << relu << ", joins " << joins) {
@@ -490,7 +490,7 @@ BOOST_AUTO_TEST_CASE(a_fused_norm_has_the_same_bits_as_a_separate_norm) {
 
 BOOST_AUTO_TEST_CASE(a_bias_is_added_to_every_row) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       BOOST_TEST_CONTEXT(type << ", " << extent) {
         const Values before = random_matrix(type, extent, 1);
         const Mirrored<float> bias = random_channels(extent, 7, 1);
@@ -509,7 +509,7 @@ BOOST_AUTO_TEST_CASE(a_bias_is_added_to_every_row) {
 
 BOOST_AUTO_TEST_CASE(rows_are_summed) {
   for (const DataType type : all_types) {
-    for (const Matrix& extent : matrices(type)) {
+    for (const Matrix& extent : matrices()) {
       BOOST_TEST_CONTEXT(type << ", " << extent) {
         const Values dy = random_matrix(type, extent, 1);
         Mirrored<float> sums(static_cast<std::size_t>(extent.padded), NAN);

@@ -17,10 +17,10 @@ struct Case {
   std::int64_t samples;
 };
 
-LossExtent extent_of(const Case& each, DataType type) {
+LossExtent extent_of(const Case& each) {
   return {.batch = batch,
           .classes = each.classes,
-          .padded = padded_channels(each.classes, type),
+          .padded = padded_channels(each.classes),
           .label_smoothing = each.label_smoothing,
           .target_threshold = each.target_threshold};
 }
@@ -53,7 +53,7 @@ double target_of(const Case& each, const BatchLabels& labels, std::int64_t n, st
 }
 
 void check(const Case& each, DataType type, double spread) {
-  const LossExtent extent = extent_of(each, type);
+  const LossExtent extent = extent_of(each);
   const Values logits = random_logits(extent, type, spread);
   const Labels labels(each);
   LossValues out(extent);
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(losses_and_gradients_follow_the_formula) {
 
 BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   const Case each{.classes = 300, .label_smoothing = 0, .target_threshold = 0, .samples = batch};
-  const LossExtent extent = extent_of(each, DataType::f32);
+  const LossExtent extent = extent_of(each);
   Values logits = random_matrix(DataType::f32, {batch, extent.classes, extent.padded}, 1);
   logits.set(2 * extent.padded + 299, std::numeric_limits<double>::quiet_NaN());
   const Labels labels(each);

@@ -122,10 +122,6 @@ BOOST_AUTO_TEST_CASE(other_convolutions_are_not_gathered) {
   }));
   BOOST_TEST(!gathers([](auto& shape) { shape.kernel = 1; }));
   BOOST_TEST(!gathers([](auto& shape) { shape.kernel = 9; }));
-  BOOST_TEST(!gathers([](auto& shape) {
-    shape.type = DataType::f32;
-    shape.tf32 = false;
-  }));
   BOOST_TEST((stored_shape(stem, std::nullopt, "conv1").kernel_width == 0));
 }
 

@@ -80,7 +80,7 @@ void check_against_cpu(const Images& images, const ImageShape& network, DataType
                            .height = network.height,
                            .width = network.width,
                            .channels = network.channels,
-                           .padded = padded_channels(network.channels, type)};
+                           .padded = padded_channels(network.channels)};
   const std::vector<float> expected = values_on_cpu(images, network);
   const Normalizer normalizer(images.mean, images.std);
   Values out(type, extent.batch * extent.height * extent.width * extent.padded);

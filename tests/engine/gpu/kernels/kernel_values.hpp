@@ -117,16 +117,15 @@ inline Mirrored<float> random_channels(const Matrix& extent, std::uint32_t which
   }
   return values;
 }
-inline Matrix matrix(std::int64_t rows, std::int64_t channels, DataType type) {
-  return {.rows = rows, .channels = channels, .padded = padded_channels(channels, type)};
+inline Matrix matrix(std::int64_t rows, std::int64_t channels) {
+  return {.rows = rows, .channels = channels, .padded = padded_channels(channels)};
 }
 /// Odd numbers of rows and channels; one row, one vec8, several thread blocks, blocks with idle
 /// columns.
-inline std::vector<Matrix> matrices(DataType type) {
-  return {matrix(1, 1, type),     matrix(1, 33, type),   matrix(2, 3, type),
-          matrix(7, 5, type),     matrix(130, 8, type),  matrix(257, 17, type),
-          matrix(1000, 12, type), matrix(999, 33, type), matrix(5001, 4, type),
-          matrix(601, 300, type), matrix(4099, 64, type)};
+inline std::vector<Matrix> matrices() {
+  return {matrix(1, 1),    matrix(1, 33),    matrix(2, 3),     matrix(7, 5),
+          matrix(130, 8),  matrix(257, 17),  matrix(1000, 12), matrix(999, 33),
+          matrix(5001, 4), matrix(601, 300), matrix(4099, 64)};
 }
 inline std::ostream& operator<<(std::ostream& out, const Matrix& extent) {
   return out << extent.rows << " x " << extent.channels << " (" << extent.padded << ")";

@@ -5,7 +5,7 @@ using namespace lockstep::gpu;
 namespace {
 
 /// Images of odd extents; `channels` may need padding.
-std::vector<ImageExtent> image_extents(DataType type) {
+std::vector<ImageExtent> image_extents() {
   std::vector<ImageExtent> result;
   for (const std::int64_t channels : {1, 3, 5, 8, 17, 33}) {
     for (const std::int64_t height : {1, 7}) {
@@ -13,7 +13,7 @@ std::vector<ImageExtent> image_extents(DataType type) {
                         .height = height,
                         .width = height + 2,
                         .channels = channels,
-                        .padded = padded_channels(channels, type)});
+                        .padded = padded_channels(channels)});
     }
   }
   return result;
@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_SUITE(layout)
 
 BOOST_AUTO_TEST_CASE(images_are_padded) {
   for (const DataType type : all_types) {
-    for (const ImageExtent& extent : image_extents(type)) {
+    for (const ImageExtent& extent : image_extents()) {
       const Matrix pixels = pixels_of(extent);
       const Matrix dense{pixels.rows, pixels.channels, pixels.channels};
       const Values images = random_matrix(DataType::f32, dense, 1);
@@ -50,9 +50,9 @@ BOOST_AUTO_TEST_CASE(images_are_padded) {
 
 BOOST_AUTO_TEST_CASE(flattening_orders_features_by_channel_and_is_reversible) {
   for (const DataType type : all_types) {
-    for (const ImageExtent& extent : image_extents(type)) {
+    for (const ImageExtent& extent : image_extents()) {
       const std::int64_t area = extent.height * extent.width;
-      const std::int64_t features = padded_channels(extent.channels * area, type);
+      const std::int64_t features = padded_channels(extent.channels * area);
       const Values x = random_matrix(type, pixels_of(extent), 1);
       Values y(type, extent.batch * features);
       Values back(type, x.size());
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(flattening_orders_features_by_channel_and_is_reversible) {
 
 BOOST_AUTO_TEST_CASE(global_pooling_averages_and_distributes_the_gradient) {
   for (const DataType type : all_types) {
-    for (const ImageExtent& extent : image_extents(type)) {
+    for (const ImageExtent& extent : image_extents()) {
       const std::int64_t area = extent.height * extent.width;
       const Values x = random_matrix(type, pixels_of(extent), 1);
       const Values dy = random_matrix(type, {extent.batch, extent.channels, extent.padded}, 2);

@@ -63,14 +63,14 @@ struct Case {
   bool mixed = false;
 };
 
-LossExtent extent_of(const Case& each, DataType type) {
+LossExtent extent_of(const Case& each) {
   return {.batch = batch,
           .classes = each.classes,
-          .padded = padded_channels(each.classes, type),
+          .padded = padded_channels(each.classes),
           .label_smoothing = each.label_smoothing};
 }
 void check(const Case& each, DataType type, double spread) {
-  const LossExtent extent = extent_of(each, type);
+  const LossExtent extent = extent_of(each);
   const Values logits = random_logits(extent, type, spread);
   Mirrored<std::int32_t> labels = labels_below(each.classes);
   for (std::int64_t n = each.samples; n < batch; ++n)
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(losses_and_gradients_follow_the_formula) {
 
 BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   for (const std::int64_t classes : {std::int64_t{3}, std::int64_t{300}}) {
-    const LossExtent extent = extent_of({classes, 0, batch}, DataType::f32);
+    const LossExtent extent = extent_of({classes, 0, batch});
     Values logits = random_logits(extent, DataType::f32, 1);
     const Mirrored<std::int32_t> labels = labels_below(classes);
     logits.set(2 * extent.padded + classes - 1, std::numeric_limits<double>::quiet_NaN());
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
 }
 
 BOOST_AUTO_TEST_CASE(a_class_of_probability_zero_adds_no_loss_without_smoothing) {
-  const LossExtent extent = extent_of({10, 0, batch}, DataType::f32);
+  const LossExtent extent = extent_of({10, 0, batch});
   Values logits = random_logits(extent, DataType::f32, 1);
   Mirrored<std::int32_t> labels(batch, 3);
   for (std::int64_t n = 0; n < batch; ++n) {
