@@ -20,6 +20,7 @@ struct PooledGraph {
   PoolOptions pool = {.kernel = 3, .stride = 2, .padding = 1};
   bool identity = false;        ///< between the ReLU and the pool
   bool two_consumers = false;   ///< of the ReLU
+  bool norm_is_read = false;    ///< by a pool beside the ReLU
   double drop_probability = 0;  ///< of the norm
   bool frozen = false;          ///< the convolution before the norm and the norm's weight
 
@@ -28,12 +29,14 @@ struct PooledGraph {
     ValueId x = graph.conv2d(graph.input(),
                              {.name = "conv1", .out_channels = 12, .kernel = 3, .padding = 1});
     const StochasticDepth drop{.probability = drop_probability, .block = 1};
-    const ValueId relu = graph.relu(graph.batch_norm(x, {.name = "bn1", .drop = drop}));
+    const ValueId norm = graph.batch_norm(x, {.name = "bn1", .drop = drop});
+    const ValueId relu = graph.relu(norm);
     x = identity ? graph.max_pool(relu, {.kernel = 1, .stride = 1, .padding = 0}) : relu;
     const ValueId pooled = graph.max_pool(x, pool);
     x = graph.conv2d(pooled, {.name = "conv2", .out_channels = 12, .kernel = 3, .padding = 1});
     x = graph.add(graph.batch_norm(x, {.name = "bn2"}), pooled);
     if (two_consumers) x = graph.add(x, graph.max_pool(relu, pool));
+    if (norm_is_read) x = graph.add(x, graph.max_pool(norm, pool));
     x = graph.flatten(graph.global_avg_pool(graph.relu(x)));
     graph.softmax_cross_entropy(graph.linear(x, {.name = "fc", .out_features = 5}), {});
     for (std::size_t id = 0; frozen && id < graph.parameters().size(); ++id) {
@@ -146,7 +149,8 @@ BOOST_AUTO_TEST_CASE(a_pool_is_a_separate_step_if_it_must_be) {
        {PooledGraph{.pool = {.kernel = 2, .stride = 2, .padding = 0}},
         PooledGraph{.pool = {.kernel = 3, .stride = 2, .padding = 0}},
         PooledGraph{.pool = {.kernel = 3, .stride = 1, .padding = 1}},
-        PooledGraph{.two_consumers = true}, PooledGraph{.drop_probability = 0.25}}) {
+        PooledGraph{.two_consumers = true}, PooledGraph{.norm_is_read = true},
+        PooledGraph{.drop_probability = 0.25}}) {
     BOOST_TEST(count(graph, fused) == 0);
   }
   const SumOverRanks one_rank = [](std::span<double>) {};
