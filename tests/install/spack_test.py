@@ -85,8 +85,8 @@ def a_spec_for_gpus_builds_nccl_for_their_architectures(_):
 
 def every_option_of_cmake_has_a_variant_that_sets_it(_):
     package = spack.load(RECIPE)["Lockstep"]
-    # CMake finds the launcher of Spack's MPI.
-    options = cmake_options() - {"LOCKSTEP_MPIRUN"}
+    # CMake finds the launcher of Spack's MPI; a package is optimized throughout.
+    options = cmake_options() - {"LOCKSTEP_MPIRUN", "LOCKSTEP_CONTROL_OPTIONS"}
     assert len(options) >= 8, options
 
     everything = defaults(tests=True, cuda=True, cuda_arch=("90a", "100"), asserts=True,
