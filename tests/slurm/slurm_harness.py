@@ -52,7 +52,7 @@ def command(*words, env=None, expect=0, seconds=SECONDS):
 def edited(folder, name, resources, arguments):
     """A user's copy of slurm/NAME, in which only the three marked lines are edited."""
     machine = folder / "virtual.env"
-    machine.write_text(MACHINE % LOCKSTEP)
+    machine.write_text(MACHINE % LOCKSTEP + "".join(f"export {name}={value}\n" for name, value in harness.PRELOAD.items()))
     lines = (SCRIPTS / name).read_text().splitlines()
     marks = {f"# {number}": [i for i, line in enumerate(lines) if re.search(rf"# {number}(:|$)", line)] for number in (1, 2, 3)}
     assert all(len(found) == 1 for found in marks.values()), f"{name} does not mark three lines to edit: {marks}"
