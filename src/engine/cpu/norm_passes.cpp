@@ -89,7 +89,7 @@ struct SumValues {
   }
 };
 
-template <typename T, bool adds, bool masks, bool stores, bool scales>
+template <typename T, bool adds, bool masks, bool stores>
 struct SumGradients {
   using Value = T;
   const NormPasses::GradientSums& of;
@@ -112,7 +112,7 @@ struct SumGradients {
       if constexpr (masks) mask.keep(values, row);
       // Sums use the stored (rounded) values, which the next pass reads.
       if constexpr (stores) V::store(values, static_cast<T*>(of.masked) + at);
-      if constexpr (scales) scale(values, of.row_factors[rows.pixel + row]);
+      if (of.row_factors != nullptr) scale(values, of.row_factors[rows.pixel + row]);
       const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
         first[v] += values[v];
@@ -124,7 +124,7 @@ struct SumGradients {
   }
 };
 
-template <typename T, bool adds, bool relu, bool masks, bool scales>
+template <typename T, bool adds, bool relu, bool masks>
 struct Normalize {
   using Value = T;
   const NormPasses::Normalization& of;
@@ -140,7 +140,7 @@ struct Normalize {
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
       Floats values = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) values[v] = (values[v] - zero[v]) * slope[v] + offset[v];
-      if constexpr (scales) scale(values, of.row_factors[rows.pixel + row]);
+      if (of.row_factors != nullptr) scale(values, of.row_factors[rows.pixel + row]);
       if constexpr (adds) {
         const Floats addend = V::load(static_cast<const T*>(of.addend) + at);
         for (int v = 0; v < V::vectors; ++v) values[v] += addend[v];
@@ -157,7 +157,7 @@ struct Normalize {
   }
 };
 
-template <typename T, bool masks, bool scales>
+template <typename T, bool masks>
 struct Propagate {
   using Value = T;
   const NormPasses::Propagation& of;
@@ -175,7 +175,7 @@ struct Propagate {
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
       Floats values = V::load(static_cast<const T*>(of.gradient) + at);
       if constexpr (masks) mask.keep(values, row);
-      if constexpr (scales) scale(values, of.row_factors[rows.pixel + row]);
+      if (of.row_factors != nullptr) scale(values, of.row_factors[rows.pixel + row]);
       const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
         values[v] = factor[v] * values[v] + slope[v] * (source[v] - zero[v]) + offset[v];
@@ -280,30 +280,29 @@ std::span<double> NormPasses::sum_values(const void* source, const float* refere
 void NormPasses::normalize(const Normalization& of) const {
   with_type_and_flags(
       bf16_,
-      [&]<typename T, bool adds, bool relu, bool masks, bool scales>() {
-        if constexpr (relu || !masks) over_units(Normalize<T, adds, relu, masks, scales>{of});
+      [&]<typename T, bool adds, bool relu, bool masks>() {
+        if constexpr (relu || !masks) over_units(Normalize<T, adds, relu, masks>{of});
       },
-      of.addend != nullptr, of.relu, of.relu && of.mask != nullptr, of.row_factors != nullptr);
+      of.addend != nullptr, of.relu, of.relu && of.mask != nullptr);
 }
 
 std::span<double> NormPasses::sum_gradients(const GradientSums& of) {
   assert(of.addend == nullptr || of.masked != nullptr);
   with_type_and_flags(
       bf16_,
-      [&]<typename T, bool adds, bool masks, bool stores, bool scales>() {
+      [&]<typename T, bool adds, bool masks, bool stores>() {
         if constexpr (stores || !adds) {
-          sums_over_units(SumGradients<T, adds, masks, stores, scales>{of});
+          sums_over_units(SumGradients<T, adds, masks, stores>{of});
         }
       },
-      of.addend != nullptr, of.mask != nullptr, of.masked != nullptr, of.row_factors != nullptr);
+      of.addend != nullptr, of.mask != nullptr, of.masked != nullptr);
   return sums_.span();
 }
 
 void NormPasses::propagate(const Propagation& of) const {
   with_type_and_flags(
-      bf16_,
-      [&]<typename T, bool masks, bool scales>() { over_units(Propagate<T, masks, scales>{of}); },
-      of.mask != nullptr, of.row_factors != nullptr);
+      bf16_, [&]<typename T, bool masks>() { over_units(Propagate<T, masks>{of}); },
+      of.mask != nullptr);
 }
 
 }  // namespace lockstep::cpu
