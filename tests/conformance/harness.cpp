@@ -22,10 +22,10 @@ namespace {
 
 /// fp32 rounds at 6e-8; sums of some hundred terms, and norms that divide by small deviations,
 /// amplify that. `cancellation_tolerance` is for tensors whose exact values nearly cancel, such as
-/// the gradients of a bias or of a batch norm before another batch norm. Winograd's algorithm,
-/// which also adds before and after its products, has the same tolerances.
+/// the gradient of a bias before a batch norm. Winograd's algorithm, which also adds before and
+/// after its products, has the same tolerances.
 constexpr double relative_tolerance = 3e-5;
-constexpr double cancellation_tolerance = 6e-6;
+constexpr double cancellation_tolerance = 3e-6;
 
 /// In 16 bits, the allowed error is `rounding_factor` times the largest error of several oracle
 /// runs with random rounding, plus `minimum_rounding` times the magnitude of the values, in case

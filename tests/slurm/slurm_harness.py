@@ -81,7 +81,7 @@ class Job:
 
     def __init__(self, number, output, run_dir=None):
         self.number, self.output, self.run_dir = str(number), pathlib.Path(output), run_dir
-        self.asked, self.answer, self.job_id = 0, {}, b""
+        self.asked, self.answer = 0, {}
 
     def facts(self):
         """Slurm's record of the job, at most a tenth of a second old."""
@@ -156,15 +156,14 @@ class Job:
 
     def processes(self, rank=None):
         """{rank: process id on this machine} of the running ranks, with any launcher."""
-        if not self.job_id:
-            self.job_id = self.facts()["JobId"].encode()
+        number = self.facts()["JobId"].encode()
         found = {}
         for entry in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if not entry.name.isdigit() or (entry / "comm").read_text().strip() != "lockstep":
                     continue
                 variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
-                if variables.get(b"SLURM_JOB_ID") == self.job_id and b"PMIX_RANK" in variables and CLUSTER.holds(entry.name):
+                if variables.get(b"SLURM_JOB_ID") == number and b"PMIX_RANK" in variables and CLUSTER.holds(entry.name):
                     found[int(variables[b"PMIX_RANK"])] = int(entry.name)
         return found if rank is None else {r: pid for r, pid in found.items() if r == rank}
 
@@ -194,8 +193,7 @@ class Job:
             if time.monotonic() > next_look:
                 self.hurry()
                 assert self.state() not in FINAL, f"over before step {step}; {self.report()}"
-                # Slurm may answer slowly, and a run may end within two seconds.
-                next_look = time.monotonic() + (5 if len(found) == ranks else 0.5)
+                next_look = time.monotonic() + 0.5
             return False
 
         until(there, lambda: f"step {step} of {ranks} ranks; {self.report()}", poll=0.005)
@@ -225,7 +223,7 @@ def submit(script, *options, run_dir=None, env=None, arguments=()):
 
 RANKS = 2
 LAYOUT = "--nodes=2 --ntasks-per-node=1 --time=60"
-EPOCHS = 3  # of 400 steps
+EPOCHS = 3  # of 400 steps; a run lasts seconds
 MIDDLE = 220  # a step in between
 SAVE_EVERY = 50
 
@@ -236,17 +234,7 @@ def training(data, run_dir, *more):
 
 
 def run_line(folder, run_dir, *more, save_every=SAVE_EVERY, epochs=EPOCHS):
-    return training(data_of(folder), run_dir, "--epochs", epochs * length(), "--save-every", save_every, *more)
-
-
-@functools.cache
-def length():
-    """By what the epochs of runs are multiplied on a fast machine, so that Slurm's answers do not come after a run's end."""
-    with tempfile.TemporaryDirectory() as folder:
-        run_dir = pathlib.Path(folder) / "run"
-        harness.run(train_args(data_of(pathlib.Path(folder)), run_dir, "--max-steps", 400), RANKS)
-        rate = events(run_dir, "step")[-1]["images_per_second"] / (4 * RANKS)  # steps a second
-    return max(1, round(4 * rate / (EPOCHS * 400)))
+    return training(data_of(folder), run_dir, "--epochs", epochs, "--save-every", save_every, *more)
 
 
 def data_of(folder):

@@ -19,7 +19,7 @@ def diagnose(*args, ranks=1, faults=None, env=None, expect=OK, wrap=None):
     """The findings of --json, by check. A library that is loaded before MPI's and libc plants the `faults`."""
     planted = {f"DOCTOR_FAULT_{name}": str(value) for name, value in (faults or {}).items()}
     if planted:
-        planted["LD_PRELOAD"] = FAULTS
+        planted["LD_PRELOAD"] = ":".join([FAULTS, *PRELOAD.values()])
     launch = command(["doctor", "--json", *args], ranks)
     if ranks > 1 and planted:
         # Sets them for the ranks, not for their launcher.

@@ -135,6 +135,7 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
+/// Bytes of a bucket of gradients (--bucket-mb), before its end moves to that of a parameter.
 [[nodiscard]] inline std::size_t bucket_bytes(const Config& config) noexcept {
   return static_cast<std::size_t>(config.bucket_mb * 0x1p20);
 }

@@ -6,7 +6,8 @@ namespace lockstep::gpu {
 namespace {
 
 /// Mean of each chunk's values and sum of their squared distances from it, (chunks, padded) each,
-/// computed from distances to the chunk's first value.
+/// computed from distances to the mean of the chunk's first two values: a single one may be far
+/// from the others, and what remains of the squares would be inexact.
 template <typename T>
 struct ChunkStatistics {
   using Partial = Vec8Sums<2>;
@@ -17,9 +18,13 @@ struct ChunkStatistics {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE RawVec8<T> read(std::int64_t row, std::int64_t channel) const {
     return read_vec8(x + row * reduction.padded + channel);
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 first_value(std::int64_t block,
-                                                      std::int64_t channel) const {
-    return read(reduction.chunk_of(block) * reduction.lanes(), channel).floats();
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 shift_of(std::int64_t block, std::int64_t channel) const {
+    const std::int64_t first = reduction.chunk_of(block) * reduction.lanes();
+    const std::int64_t second = first + 1 < reduction.rows ? first + 1 : first;
+    Vec8 shift = read(first, channel).floats();
+    const Vec8 other = read(second, channel).floats();
+    for (int i = 0; i < vec8_size; ++i) shift[i] = 0.5F * shift[i] + 0.5F * other[i];
+    return shift;
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
@@ -27,7 +32,7 @@ struct ChunkStatistics {
     Partial result;
     result.clear();
     if (channel >= reduction.padded) return result;
-    const Vec8 shift = first_value(block, channel);
+    const Vec8 shift = shift_of(block, channel);
     reduction.for_rows_of<packed_size<T> / 2>(
         block, lane, [&](std::int64_t row) { return read(row, channel); },
         [&](std::int64_t, const RawVec8<T>& raw) {
@@ -44,7 +49,7 @@ struct ChunkStatistics {
                                    const Partial& sums) const {
     const std::int64_t channel = reduction.channel_of(block, block_column);
     if (channel >= reduction.padded) return;
-    const Vec8 shift = first_value(block, channel);
+    const Vec8 shift = shift_of(block, channel);
     const auto count = static_cast<float>(reduction.rows_of(reduction.chunk_of(block)));
     Partial terms;  // the mean, and the squares of distances to it
     for (int i = 0; i < vec8_size; ++i) {

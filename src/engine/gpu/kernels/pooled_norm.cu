@@ -238,9 +238,10 @@ struct ChunkPooledGradients {
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Loaded read(std::int64_t row, std::int64_t channel) const {
     Loaded loaded{read_vec8(x + row * reduction.padded + channel), {}};
+    const Place place = place_of(row);
     for (int part = 0; part < parts; ++part) {
-      loaded.windows[part] = PixelWindows<T>::read(grid, place_of(row), dy, positions,
-                                                   channel + part * packed_size<T>);
+      loaded.windows[part] =
+          PixelWindows<T>::read(grid, place, dy, positions, channel + part * packed_size<T>);
     }
     return loaded;
   }

@@ -10,6 +10,7 @@ template <int count>
 struct alignas(count) Indices {
   std::uint8_t values[count];
 };
+
 /// A pixel of one image of a batch and the first of an item's channels.
 struct ItemPlace {
   std::int64_t image;

@@ -36,8 +36,9 @@ struct RowReduction {
     for_rows<depth>(first + (count - 1) * stride(), -stride(), count, load, use);
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk) const {
-    const std::int64_t rest = rows % stride() - chunk * lanes();
-    return rows / stride() * lanes() + (rest < 0 ? 0 : rest < lanes() ? rest : lanes());
+    const Division rounds = divide(rows, stride());
+    const std::int64_t rest = rounds.rest - chunk * lanes();
+    return rounds.quotient * lanes() + (rest < 0 ? 0 : rest < lanes() ? rest : lanes());
   }
   [[nodiscard]] ThreadBlocks blocks() const {
     return {.count = chunks * groups, .columns = columns};

@@ -18,6 +18,7 @@ template <int count>
 struct alignas(count) Positions {
   std::uint32_t words[count / 4];
 };
+
 /// Values after a store as T and a load.
 template <typename T>
 LOCKSTEP_HOST_DEVICE Floats<packed_size<T>> rounded(const Floats<packed_size<T>>& values) {
