@@ -284,7 +284,11 @@ bool CudaDevice::has_reached(const Event& event) {
 }
 
 JpegLibrary& CudaDevice::jpeg_library() {
-  if (jpeg_library_ == nullptr) jpeg_library_ = load_nvjpeg();
+  if (jpeg_library_ == nullptr) {
+    int device = 0;
+    LOCKSTEP_CUDA_CHECK(cudaGetDevice(&device));
+    jpeg_library_ = load_nvjpeg(device);
+  }
   return *jpeg_library_;
 }
 

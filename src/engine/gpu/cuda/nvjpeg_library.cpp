@@ -35,7 +35,7 @@ struct Functions {
 
 class LoadedLibrary final : public JpegLibrary {
  public:
-  LoadedLibrary() {
+  explicit LoadedLibrary(int device) : device_(device) {
     // Never closed: CUDA's libraries do not survive dlclose.
     const std::string name = fmt::format("libnvjpeg.so.{}", CUDART_VERSION / 1000);
     library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -92,22 +92,28 @@ class LoadedLibrary final : public JpegLibrary {
     return status(functions_.decode_batched(handle, state, files.data, files.bytes, to,
                                             static_cast<cudaStream_t>(stream)));
   }
+  // Threads start with device 0, on which these would otherwise allocate.
   [[nodiscard]] JpegStatus stream_create(JpegHandle handle, JpegStream* stream) override {
+    use_device();
     return status(functions_.stream_create(handle, stream));
   }
   void stream_destroy(JpegStream stream) noexcept override {
+    use_device();
     (void)functions_.stream_destroy(stream);
   }
   [[nodiscard]] JpegStatus stream_parse_header(JpegHandle handle, const std::uint8_t* file,
                                                std::size_t bytes, JpegStream stream) override {
+    use_device();
     return status(functions_.stream_parse_header(handle, file, bytes, stream));
   }
   [[nodiscard]] JpegStatus decode_batched_supported(JpegHandle handle, JpegStream stream,
                                                     int* refused) override {
+    use_device();
     return status(functions_.decode_batched_supported(handle, stream, refused));
   }
 
  private:
+  void use_device() const noexcept { (void)cudaSetDevice(device_); }
   static JpegStatus status(int code) noexcept { return static_cast<JpegStatus>(code); }
   template <typename Function>
   void find(const char* name, Function& function) {
@@ -123,14 +129,15 @@ class LoadedLibrary final : public JpegLibrary {
          name, CUDART_VERSION / 1000);
   }
 
+  int device_;
   void* library_ = nullptr;
   Functions functions_{};
 };
 
 }  // namespace
 
-std::unique_ptr<JpegLibrary> load_nvjpeg() {
-  return std::make_unique<LoadedLibrary>();
+std::unique_ptr<JpegLibrary> load_nvjpeg(int device) {
+  return std::make_unique<LoadedLibrary>(device);
 }
 
 }  // namespace lockstep::gpu::cuda

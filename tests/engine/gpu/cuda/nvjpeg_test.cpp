@@ -41,7 +41,7 @@ bool is_impossible() {
     return skipped("no usable GPU on this host");
   }
   try {
-    static_cast<void>(load_nvjpeg());
+    static_cast<void>(load_nvjpeg(0));
     return false;
   } catch (const Error& error) {
     return skipped(error.what());
@@ -149,6 +149,8 @@ BOOST_AUTO_TEST_CASE(nvjpeg_gives_nearly_the_pixels_of_libjpeg) {
       const bool accepted = on_device.accepts(file);
       std::printf("%s, %dx%d pixels per sample of colour: %s\n", on_device.description().c_str(),
                   horizontal, vertical, accepted ? "accepted" : "refused");
+      // Most photographs are of this kind.
+      if (horizontal == 2 && vertical == 2) BOOST_TEST(accepted);
       if (!accepted) continue;
       const Image expected = decoded_on_host(file);
 
