@@ -257,8 +257,8 @@ use_stage() {
 
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
 
-# Whether rank 0 has logged, since the launcher started, that the run is complete.
-is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E 'finished at step|nothing to do: step' >/dev/null; }
+# logged PATTERN: whether rank 0 has logged it since the launcher started.
+logged() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E "$1" >/dev/null; }
 
 separate_element() {
   if [ -n "$variant" ]; then
@@ -353,10 +353,12 @@ check_restart() {
     say "the launcher reports success, but no rank has started"
     status=70
   fi
-  # mpirun may return 0 although the ranks were stopped: MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
-  # that Slurm sent only to the ranks. With spare nodes, srun does not wait for all ranks.
-  if [ "$status" = 0 ] && [ "$launcher" != srun ] && ! is_complete; then status=75; fi
-  if [ "$status" = 0 ] && [ -n "$wanted" ] && ! is_complete; then status=70; fi
+  # mpirun may return 0 although the ranks were stopped (MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
+  # that Slurm sent only to the ranks) or lost with their node (Open MPI 5's). With spare nodes, srun does not wait for all ranks.
+  if [ "$status" = 0 ] && { [ "$launcher" != srun ] || [ -n "$wanted" ]; } && ! logged 'finished at step|nothing to do: step'; then
+    status=70
+    if logged 'stopped (on request|before the time limit) at step'; then status=75; fi
+  fi
   if [ "$status" = 0 ]; then
     say "done"
     exit 0

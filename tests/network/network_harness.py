@@ -39,14 +39,17 @@ def ended(process):
         process.wait()
 
 
-def lines_until(process, text, seconds, read=""):
-    """Reads whole lines of the output until one contains the text; returns them behind those `read` before, which may contain it."""
+ABORTED = r"[Ee]rrorcode:? 70"  # what mpirun prints when a rank calls MPI_Abort(70)
+
+
+def lines_until(process, pattern, seconds, read=""):
+    """Reads whole lines of the output until they match the pattern; returns them behind those `read` before, which may match."""
     output, deadline = read.encode(), time.monotonic() + seconds
-    while not (output.endswith(b"\n") and text.encode() in output):
-        assert time.monotonic() < deadline, f"no '{text}' within {seconds} s:\n{output.decode(errors='replace')}"
+    while not (output.endswith(b"\n") and re.search(pattern.encode(), output)):
+        assert time.monotonic() < deadline, f"no '{pattern}' within {seconds} s:\n{output.decode(errors='replace')}"
         if select.select([process.stdout], [], [], 0.1)[0]:
             more = os.read(process.stdout.fileno(), 65536)
-            assert more, f"the output ended without '{text}':\n{output.decode(errors='replace')}"
+            assert more, f"the output ended without '{pattern}':\n{output.decode(errors='replace')}"
             output += more
     return output.decode()
 

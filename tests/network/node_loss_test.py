@@ -33,7 +33,7 @@ def a_node_without_power_is_named_and_a_stall_is_harmless(folder):
         while lab.processes(0) or lab.processes(2):
             assert time.monotonic() - begin < 60, "ranks on the other nodes still run"
             time.sleep(0.2)
-        output = lines_until(process, "errorcode 70", 10, output)
+        output = lines_until(process, ABORTED, 10, output)
         assert output.count("lockstep: error") == 1, output
         print(f"   the other nodes' ranks ended after {time.monotonic() - begin:.1f} s", flush=True)
 

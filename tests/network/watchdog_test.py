@@ -34,11 +34,11 @@ def is_named_within_the_limit(lab, data, run_dir, node):
         lab.cut(node)
         begin = time.monotonic()
         # The ranks that are cut off print their view, too; here it reaches the terminal.
-        output = lines_until(process, f"(node{node}) was last heard of", 10 * SHORT)
+        output = lines_until(process, rf"\(node{node}\) was last heard of", 10 * SHORT)
         took = time.monotonic() - begin
         print(f"   node{node} named after {took:.1f} s", flush=True)
         assert 0.75 * SHORT < took < SHORT + 10, f"after {took:.1f} s"  # 10 s: a busy machine
-        lines_until(process, "errorcode 70", 10, output)
+        lines_until(process, ABORTED, 10, output)
 
 
 def a_node_that_is_cut_off_is_named_and_a_stall_is_harmless(folder):
