@@ -11,6 +11,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
 #include "module_interface.hpp"
 #include "run_choices.hpp"
 
@@ -148,6 +149,9 @@ class CudaCompute final : public Compute {
         host_(host),
         ranks_(host, options.group_size),
         groups_(host, options.group_size, link_options(options, CommChoice::mpi)) {
+    // The threads of CUDA and NCCL inherit the cores of this one, which may be pinned to one of
+    // them.
+    allow_cores(options.cores);
     collectively(host, [&] {
       device_ = module_.make_device(
           {.local_rank = grid.local_rank,

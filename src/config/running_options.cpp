@@ -256,7 +256,8 @@ void add_running_options(OptionTable<Config>& t) {
       .add(&Config::loader_threads,
            {.name = "loader-threads",
             .help = "threads per rank that read and augment ahead; 0: the training thread does it; "
-                    "-1: 1 on CPUs, and with a GPU the rank's cores less one, at most 16",
+                    "-1: 1 on CPUs, and with a GPU one less than the rank's share of the cores, at "
+                    "most 16",
             .unit = "",
             .min = -1,
             .max = 1024});

@@ -353,11 +353,12 @@ class RingLoader final : public Loader, private HostDecoding {
 
 }  // namespace
 
-int loader_threads(std::int64_t asked, const LoaderOptions& options) noexcept {
+int loader_threads(std::int64_t asked, const LoaderOptions& options, std::int64_t share) noexcept {
   constexpr std::int64_t most = 16;
   if (asked >= 0) return static_cast<int>(asked);
   if (options.format.content == ImageContent::values) return 1;
-  return static_cast<int>(std::clamp<std::int64_t>(std::ssize(options.cores) - 1, 1, most));
+  return static_cast<int>(
+      std::clamp(std::min(std::ssize(options.cores), share) - 1, std::int64_t{1}, most));
 }
 
 std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {

@@ -38,6 +38,8 @@ void ReplicaAverager::average() {
     const bool is_ema = optimizer_.slot_names()[slot] == ema_slot;
     if (options_.averages_slots || is_ema) average(optimizer_.slot(slot));
   }
+  // Until the next step's reductions, nothing else would notice that a rank is lost.
+  comm_.synchronize();
 }
 
 /// The gradients' arena has the layout of `arena`, and its owner keeps it alive if a rank fails

@@ -74,15 +74,20 @@ void PhaseBoard::end_wait() noexcept {
   move();
 }
 
-void PhaseBoard::start_bucket() noexcept {
+void PhaseBoard::start_bucket(CollectiveKind kind) noexcept {
   add(collectives_);
   add(started_);
-  move();
+  wait_in_bucket(kind, started_.load(relaxed));
   if (marks_ != nullptr) marks_->start_bucket(started_.load(relaxed));
 }
 
 void PhaseBoard::begin_bucket_wait(CollectiveKind kind) noexcept {
   add(waited_);
+  wait_in_bucket(kind, waited_.load(relaxed));
+}
+
+void PhaseBoard::wait_in_bucket(CollectiveKind kind, std::int32_t bucket) noexcept {
+  wait_bucket_.store(bucket, relaxed);
   waits_in_.store(kind, relaxed);
   move();
 }
@@ -102,7 +107,7 @@ PhaseBoard::Reading PhaseBoard::read() const noexcept {
   if (reading.phase == Phase::save) reading.moves += saver_moves_.load(relaxed);
   reading.unhurried = reading.phase == Phase::start_up || reading.step == first_step_.load(relaxed);
   if (is_started(reading.waits_in)) {
-    reading.bucket = waited_.load(relaxed);
+    reading.bucket = wait_bucket_.load(relaxed);
   } else if (reading.phase == Phase::backward) {
     reading.bucket = started_.load(relaxed) + 1;
   }

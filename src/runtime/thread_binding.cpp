@@ -118,6 +118,7 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
   }
   const std::size_t share = std::max<std::size_t>(1, mine.size() / sharing);
   binding.allowed = mine;
+  binding.share = static_cast<int>(share);
   binding.threads = request.requested > 0 ? request.requested : static_cast<int>(share);
   const auto wanted = static_cast<std::size_t>(binding.threads);
   const std::size_t begin = my_turn * share;

@@ -18,6 +18,7 @@ class EndOfWait final {
 }  // namespace
 
 void WatchedCommunicator::after_start(CollectiveKind kind, const Request& request) {
+  board_.end_wait();
   if (request.done()) return;
   const auto slot = static_cast<std::size_t>(request.slot);
   if (slot >= kinds_.size()) kinds_.resize(slot + 1);

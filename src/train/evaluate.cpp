@@ -134,7 +134,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   LoaderOptions loading =
       evaluation_loader_options(plan, loader_options(plan, engine.input_format()));
   loading.cores = job.binding.allowed;
-  loading.threads = loader_threads(config.loader_threads, loading);
+  loading.threads = loader_threads(config.loader_threads, loading, job.binding.share);
   EvaluatorOptions options{.loader = loading, .batch_size = request.batch_size};
   return run_evaluation(request, engine, *data, comm, std::move(options));
 }

@@ -13,12 +13,13 @@ namespace {
 
 constexpr std::int64_t batches_between_agreements = 16;
 
+/// Keeps the first error.
 template <typename Work>
 void keep(std::optional<Error>& error, Work work) {
   try {
     work();
   } catch (const Error& failure) {
-    error = failure;
+    if (!error) error = failure;
   }
 }
 
@@ -129,13 +130,15 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
     if (round == 0) keep(error, [&] { loaded = load_next(*loader); });
     std::span<const float> logits;
     std::span<const std::int32_t> labels;
-    keep(error, [&] {
+    const auto evaluate = [&] {
       const BatchMetrics metrics = compute(*loader, loaded, error, own_labels);
       total += metrics;
       if (!gatherer || metrics.samples == 0) return;
       logits = program_->logits();
       labels = own_labels;
-    });
+    };
+    // After a collective has failed, other ranks may wait in it until this one ends.
+    options_.has_collectives ? evaluate() : keep(error, evaluate);
     if (gatherer) {
       gatherer->gather(labels, logits, [&](const EvaluatedSamples& piece) {
         keep(error, [&] {

@@ -253,7 +253,7 @@ void Run::open_loaders() {
     if (!feeding.text.empty()) reporter_->say("threads: " + feeding.text);
     if (feeding.warning) reporter_->warn(*feeding.warning);
   }
-  loading_.threads = loader_threads(plan.config.loader_threads, loading_);
+  loading_.threads = loader_threads(plan.config.loader_threads, loading_, job_.binding.share);
   loading_.trace = recorder_.get();
 }
 

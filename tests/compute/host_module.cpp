@@ -10,6 +10,7 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "optim/device/device_optimizer.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 #include <cstdlib>
 #include <fstream>
@@ -56,12 +57,18 @@ void note(const char* name, const std::string& line) {
   std::ofstream(path, std::ios::app) << line + '\n' << std::flush;
 }
 
+int cores_of_this_thread() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   hang_at("device");
   note("HOST_MODULE_OPTIONS", "local rank " + std::to_string(options.local_rank) + " of " +
                                   std::to_string(options.local_size) +
                                   (options.plans.deterministic ? ", deterministic" : "") +
-                                  (options.exchanges_by_nccl ? ", exchanges by NCCL" : ""));
+                                  (options.exchanges_by_nccl ? ", exchanges by NCCL" : "") + ", " +
+                                  std::to_string(cores_of_this_thread()) + " cores");
   if (test::uses_host_streams()) return test::make_device_with_streams();
   return make_host_device(
       std::getenv("HOST_MODULE_LATE") != nullptr ? HostWork::late : HostWork::at_once,

@@ -496,17 +496,20 @@ BOOST_AUTO_TEST_CASE(larger_images_are_cropped_and_smaller_images_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_device_gets_a_thread_for_each_core_but_one) {
-  const auto threads = [](std::int64_t asked, ImageContent content, std::size_t cores) {
+  const auto threads = [](std::int64_t asked, ImageContent content, std::size_t cores,
+                          int share = 64) {
     LoaderOptions options;
     options.format.content = content;
     options.cores.resize(cores);
-    return loader_threads(asked, options);
+    return loader_threads(asked, options, share);
   };
 
   BOOST_TEST(threads(-1, ImageContent::pixels, 8) == 7);
   BOOST_TEST(threads(-1, ImageContent::pixels, 1) == 1);
   BOOST_TEST(threads(-1, ImageContent::pixels, 0) == 1);
   BOOST_TEST(threads(-1, ImageContent::pixels, 64) == 16);
+  BOOST_TEST(threads(-1, ImageContent::pixels, 64, 8) == 7);  // eight ranks share the cores
+  BOOST_TEST(threads(-1, ImageContent::pixels, 4, 8) == 3);   // four of them are near the GPU
   BOOST_TEST(threads(-1, ImageContent::values, 8) == 1);
   BOOST_TEST(threads(0, ImageContent::pixels, 8) == 0);
   BOOST_TEST(threads(20, ImageContent::values, 8) == 20);

@@ -117,6 +117,7 @@ class BoardReader final : public Communicator {
   void scatter_buffer(ConstBuffer, MutableBuffer, int) override { read_board(); }
   void reduce_scatter_buffer(ConstBuffer, MutableBuffer, ReduceOp) override { read_board(); }
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer, ReduceOp) override {
+    read_board();
     return {.slot = 0};
   }
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer, MutableBuffer, ReduceOp) override {
@@ -166,6 +167,9 @@ BOOST_AUTO_TEST_CASE(every_collective_is_shown_while_it_runs) {
   comm.synchronize();
   BOOST_TEST((shown() == CollectiveKind::synchronize));
   Request request = comm.start_all_reduce(all);
+  BOOST_TEST((shown() == CollectiveKind::started_all_reduce));
+  BOOST_TEST(inner.seen.bucket == 1);
+  BOOST_TEST((board.read().waits_in == CollectiveKind::none));
   comm.wait(request);
   BOOST_TEST((shown() == CollectiveKind::started_all_reduce));
   BOOST_TEST(inner.seen.bucket == 1);

@@ -56,6 +56,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_a_mask_divide_it) {
   BOOST_TEST((plan(masks, 1).cores == cores(3, 3)));
   BOOST_TEST((plan(masks, 2).cores == cores(6, 3)));
   BOOST_TEST((plan(masks, 2).allowed == cores(0, 10)));
+  BOOST_TEST(plan(masks, 2).share == 3);
 }
 
 BOOST_AUTO_TEST_CASE(sockets_are_divided_among_their_own_ranks) {

@@ -53,12 +53,13 @@ def each_rank_opens_its_own_device_with_the_given_options(folder):
         return
     data = write_shards(folder / "data")
     told = folder / "options"
+    cores = len(os.sched_getaffinity(0))  # also of a rank whose OpenMP threads are pinned: NCCL's threads inherit them
     for ranks, more, rest in ((1, [], ", deterministic"), (2, [], ", deterministic, exchanges by NCCL"),
                               (2, ["--no-deterministic"], ", exchanges by NCCL"), (3, ["--comm", "mpi"], ", deterministic")):
         told.unlink(missing_ok=True)
         run([*train_args(data, folder / f"run-{ranks}-{len(more)}-{len(rest)}", "--max-steps", 1), "--device", "cuda", *more], ranks,
             env={**GPU, "HOST_MODULE_OPTIONS": str(told)})
-        assert sorted(told.read_text().splitlines()) == [f"local rank {rank} of {ranks}{rest}" for rank in range(ranks)], told.read_text()
+        assert sorted(told.read_text().splitlines()) == [f"local rank {rank} of {ranks}{rest}, {cores} cores" for rank in range(ranks)], told.read_text()
 
 
 def algorithms_are_timed_by_one_rank_and_kept(folder):

@@ -11,6 +11,7 @@
 #include "lockstep/models/models.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,11 +53,14 @@ using Calls = std::vector<std::string>;
 
 class RecordingProgram final : public Program {
  public:
-  RecordingProgram(std::unique_ptr<Program> inner, Calls& calls)
-      : inner_(std::move(inner)), calls_(calls) {}
+  RecordingProgram(std::unique_ptr<Program> inner, Calls& calls, int first_failure)
+      : inner_(std::move(inner)), calls_(calls), first_failure_(first_failure) {}
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return inner_->batch_size(); }
   void forward(const Batch& batch) override {
     calls_.emplace_back("forward");
+    if (first_failure_ > 0 && ++forwards_ >= first_failure_) {
+      fail(ExitStatus::internal, "forward {} fails", forwards_);
+    }
     inner_->forward(batch);
   }
   [[nodiscard]] BatchMetrics metrics() override {
@@ -80,12 +84,16 @@ class RecordingProgram final : public Program {
  private:
   std::unique_ptr<Program> inner_;
   Calls& calls_;
+  int first_failure_;
+  int forwards_ = 0;
 };
 
 /// Records in which order an evaluation calls an engine and its program.
 class RecordingEngine final : public Engine {
  public:
-  RecordingEngine(Engine& inner, Calls& calls) : inner_(inner), calls_(calls) {}
+  /// `first_failure`: from this forward pass on, all fail; 0: none.
+  RecordingEngine(Engine& inner, Calls& calls, int first_failure = 0)
+      : inner_(inner), calls_(calls), first_failure_(first_failure) {}
   [[nodiscard]] std::string description() const override { return inner_.description(); }
   [[nodiscard]] const Graph& graph() const noexcept override { return inner_.graph(); }
   [[nodiscard]] InputFormat input_format() noexcept override { return inner_.input_format(); }
@@ -110,12 +118,13 @@ class RecordingEngine final : public Engine {
   }
   void set_step_timer(StepTimer& timer) override { inner_.set_step_timer(timer); }
   [[nodiscard]] std::unique_ptr<Program> compile(const ProgramOptions& options) override {
-    return std::make_unique<RecordingProgram>(inner_.compile(options), calls_);
+    return std::make_unique<RecordingProgram>(inner_.compile(options), calls_, first_failure_);
   }
 
  private:
   Engine& inner_;
   Calls& calls_;
+  int first_failure_;
 };
 
 std::shared_ptr<gpu::HostQueues> queues(bool late_work, bool late_transfers) {
@@ -197,6 +206,23 @@ BOOST_AUTO_TEST_CASE(an_abandoned_evaluation_leaves_nothing_in_flight) {
     BOOST_TEST(!evaluator.run([] { return true; }).has_value());
   }
   BOOST_TEST(evaluator.run()->samples == samples);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_error_of_an_engine_ends_an_evaluation) {
+  for (const bool has_collectives : {false, true}) {
+    Rig rig(nullptr);
+    Calls calls;
+    RecordingEngine engine(*rig.engine, calls, 2);
+    EvaluatorOptions options = rig.options();
+    options.has_collectives = has_collectives;
+
+    BOOST_CHECK_EXCEPTION((void)Evaluator(engine, *rig.data, *rig.comm, options).run(), Error,
+                          [](const Error& error) {
+                            return std::string(error.what()).find("forward 2 fails") !=
+                                   std::string::npos;
+                          });
+    BOOST_TEST(std::ranges::count(calls, "forward") == 2);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(memory_of_batches_is_allocated_once) {

@@ -24,7 +24,7 @@ struct ComputeOptions {
   CommChoice comm = CommChoice::automatic;
   AllReduce all_reduce = AllReduce::automatic;
   CommProgress comm_progress = CommProgress::automatic;
-  std::vector<int> cores = {};  ///< of the thread that progresses messages; empty: any
+  std::vector<int> cores = {};  ///< of the threads that communicate; empty: any
   Precision precision = Precision::fp32;
   int threads = 0;            ///< of the CPU engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients

@@ -81,8 +81,10 @@ class Loader {
 };
 
 /// Threads for --loader-threads `asked`. -1: one if the engine computes on the loader's cores; for
-/// an engine on a device, one per core besides the training thread's, at most 16.
-[[nodiscard]] int loader_threads(std::int64_t asked, const LoaderOptions& options) noexcept;
+/// an engine on a device, one per core besides the training thread's, at most 16. `share`: as of
+/// ThreadBinding.
+[[nodiscard]] int loader_threads(std::int64_t asked, const LoaderOptions& options,
+                                 std::int64_t share) noexcept;
 
 /// Error(usage), with both values, if the options do not match the data set or each other.
 void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);

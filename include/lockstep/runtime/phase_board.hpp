@@ -39,8 +39,9 @@ class PhaseBoard final {
 
   void begin_wait(CollectiveKind kind, std::size_t count) noexcept;
   void end_wait() noexcept;
-  /// A nonblocking collective starts: a bucket of the step.
-  void start_bucket() noexcept;
+  /// A nonblocking collective starts: a bucket of the step. Counts as a wait, until end_wait(),
+  /// because NCCL connects the ranks when they first start one.
+  void start_bucket(CollectiveKind kind) noexcept;
   void begin_bucket_wait(CollectiveKind kind) noexcept;
 
   /// Written by the communicators of this rank's device.
@@ -70,6 +71,7 @@ class PhaseBoard final {
   [[nodiscard]] Reading read() const noexcept;
 
  private:
+  void wait_in_bucket(CollectiveKind kind, std::int32_t bucket) noexcept;
   template <typename T>
   static void add(std::atomic<T>& value) noexcept {
     value.fetch_add(1, std::memory_order_relaxed);
@@ -84,6 +86,7 @@ class PhaseBoard final {
   std::atomic<std::int64_t> saving_ = -1;
   std::atomic<std::int32_t> started_ = 0;
   std::atomic<std::int32_t> waited_ = 0;
+  std::atomic<std::int32_t> wait_bucket_ = 0;
   std::atomic<Phase> phase_ = Phase::start_up;
   std::atomic<CollectiveKind> waits_in_ = CollectiveKind::none;
   DeviceProgress device_;

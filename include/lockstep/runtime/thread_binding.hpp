@@ -15,6 +15,7 @@ struct ThreadBinding {
   int threads = 1;
   std::vector<int> cores;  ///< one core per OpenMP thread, to which it is pinned; empty: no pinning
   std::vector<int> allowed;  ///< all cores this rank may use: for loader and saver threads
+  int share = 1;             ///< number of those, divided by the ranks that may use them
   std::string text;          ///< "2 threads on cores 0-1"
   std::optional<std::string> warning;  ///< if the rank got only one core of a larger node
 };

@@ -23,7 +23,7 @@ class WatchedCommunicator final : public ForwardingCommunicator {
  private:
   void begin(const CollectiveCall& call) override { board_.begin_wait(call.kind, call.count); }
   void end() noexcept override { board_.end_wait(); }
-  void before_start(const CollectiveCall& /*call*/) override { board_.start_bucket(); }
+  void before_start(const CollectiveCall& call) override { board_.start_bucket(call.kind); }
   void after_start(CollectiveKind kind, const Request& request) override;
 
   PhaseBoard& board_;

@@ -30,8 +30,9 @@ class NormLowering final : public Lowering {
     extent_ = builder.extent(options_.norm_id).matrix();
     const Tensor x = builder.value(options_.norm.input);
     if (builder.training() && builder.state().sum_over_ranks) {
-      ranks_ = std::make_shared<RankSums>(*builder.state().device, builder.state().sum_over_ranks,
-                                          extent_.rows, extent_.padded);
+      ranks_ =
+          std::make_shared<RankSums>(*builder.state().device, builder.exchange(),
+                                     builder.state().sum_over_ranks, extent_.rows, extent_.padded);
     }
     if (builder.training()) emit_norm_statistics(builder, node_, extent_, x, ranks_);
     if (options_.fused_away) return builder.set_value(options_.output, x);

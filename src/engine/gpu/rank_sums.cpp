@@ -8,19 +8,26 @@
 
 namespace lockstep::gpu {
 
-RankSums::RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int64_t padded)
+RankSums::RankSums(Device& device, UnitExchange* exchange, SumOverRanks sum, std::int64_t rows,
+                   std::int64_t padded)
     : device_(device),
+      exchange_(exchange),
       sum_(std::move(sum)),
       padded_(static_cast<std::size_t>(padded)),
       rows_(static_cast<double>(rows)),
       elements_(rows_),
       host_(device, 3 * padded_, DeviceArray<float>::Place::host),
-      sums_(2 * padded_ + 1) {}
+      sums_(2 * padded_ + 1),
+      fetched_(device.make_event()) {}
 
 void RankSums::fetch(const float* first, const float* second) {
   device_.copy_to_host(host_.data(), first, padded_ * sizeof(float));
   device_.copy_to_host(host_.data() + padded_, second, padded_ * sizeof(float));
-  device_.synchronize();
+  device_.mark(*fetched_, Device::Queue::work);
+  if (exchange_ != nullptr) {
+    exchange_->await([this] { return device_.has_reached(*fetched_); });
+  }
+  device_.wait(*fetched_);
 }
 
 void RankSums::send(float* to, std::size_t row) {

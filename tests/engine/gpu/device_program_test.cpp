@@ -1,4 +1,5 @@
 #include "../../../src/engine/gpu/device_engine.hpp"
+#include "../../../src/engine/gpu/rank_sums.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
@@ -75,6 +76,20 @@ BOOST_FIXTURE_TEST_CASE(a_lost_rank_ends_the_wait, Fixture) {
   BOOST_CHECK_EXCEPTION((void)program->metrics(), Error, [](const Error& error) {
     return std::string(error.what()) == "rank 1 was lost";
   });
+}
+
+BOOST_FIXTURE_TEST_CASE(sums_of_norms_over_ranks_poll_the_exchange, Fixture) {
+  RankSums sums(
+      *device, &exchange, [](std::span<double>) {}, 2, 8);
+  DeviceArray<float> values(*device, 16);
+
+  sums.combine_gradients(values.data(), values.data() + 8);
+  BOOST_TEST(exchange.polls > 0);
+
+  exchange.peer_is_lost = true;
+  BOOST_CHECK_EXCEPTION(
+      sums.combine_gradients(values.data(), values.data() + 8), Error,
+      [](const Error& error) { return std::string(error.what()) == "rank 1 was lost"; });
 }
 
 BOOST_FIXTURE_TEST_CASE(a_sharded_network_does_not_compile_without_an_exchange, Fixture) {
