@@ -3,6 +3,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
@@ -119,11 +120,6 @@ void print_findings(const std::vector<Finding>& findings,
     fmt::print("not fit to train: {} thing{} would stop a run\n", failures,
                failures == 1 ? "" : "s");
   }
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
 /// Reports that MPI did not start: on one process per node, or with --json on one in total.

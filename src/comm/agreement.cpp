@@ -1,6 +1,9 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/first_text.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <new>
@@ -61,7 +64,10 @@ void collectively(Communicator& comm, const std::function<void()>& work) {
   if (failing == comm.size()) return;
   std::int32_t status = error ? static_cast<std::int32_t>(error->status()) : 0;
   comm.broadcast(std::span<std::int32_t>(&status, 1), failing);
-  const std::string text = broadcast_text(comm, error ? error->what() : "", failing);
+  // Rank 0 prints it, so the other ranks' errors need their places.
+  const std::string where =
+      failing == 0 ? "" : fmt::format("rank {} on {}: ", failing, host_name());
+  const std::string text = broadcast_text(comm, error ? where + error->what() : "", failing);
   throw Error(static_cast<ExitStatus>(status), text);
 }
 

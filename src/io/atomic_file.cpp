@@ -2,11 +2,11 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -28,11 +28,9 @@ std::string directory_of(const std::string& path) {
 }
 
 std::string temporary_name(const std::string& path) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   return fmt::format("{}/.{}{}{}-{}", directory_of(path),
                      std::filesystem::path(path).filename().string(), temporary_mark, ::getpid(),
-                     host.data());
+                     host_name());
 }
 
 void sync(const std::string& path, int flags) {

@@ -1,6 +1,7 @@
 #include "run_lock.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/runtime/signals.hpp"
 
 #include <fcntl.h>
@@ -37,10 +38,8 @@ std::string random_token() {
 }
 
 RunHolder this_process(const std::string& job) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   return {.job = job,
-          .host = host.data(),
+          .host = host_name(),
           .boot = first_line("/proc/sys/kernel/random/boot_id"),
           .process = ::getpid(),
           .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))),

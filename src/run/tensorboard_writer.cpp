@@ -3,6 +3,7 @@
 #include "append_file.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/little_endian.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/io/atomic_file.hpp"
@@ -10,7 +11,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -133,12 +133,11 @@ void cut_all(const std::string& directory, std::int64_t last_step) {
 }
 
 AppendFile create_file(const std::string& directory) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  const std::string host = host_name();
   for (int i = 0;; ++i) {
     const std::string path =
         fmt::format("{}/{}{:010}.{}.{}.{}", directory, file_prefix,
-                    static_cast<std::int64_t>(unix_time()), host.data(), ::getpid(), i);
+                    static_cast<std::int64_t>(unix_time()), host, ::getpid(), i);
     AppendFile file(path, AppendFile::Create::exclusive);
     if (file.valid()) return file;
     if (errno != EEXIST) {

@@ -5,10 +5,12 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 
 #include <functional>
 #include <new>
 #include <optional>
+#include <string>
 
 using namespace lockstep;
 
@@ -24,6 +26,12 @@ std::optional<Error> outcome(Communicator& comm, const std::function<void()>& wo
     return error;
   }
   return std::nullopt;
+}
+
+/// What stands before the error of a rank. Rank 0 prints it, so its own has nothing.
+std::string place_of(int rank, Communicator& comm) {
+  const std::string host = broadcast_text(comm, host_name(), rank);
+  return rank == 0 ? "" : "rank " + std::to_string(rank) + " on " + host + ": ";
 }
 
 /// Whether the communicator still works: no rank has an unmatched collective.
@@ -85,7 +93,7 @@ BOOST_AUTO_TEST_CASE(work_that_succeeds_everywhere_throws_nowhere) {
   BOOST_TEST(is_in_step(*comm));
 }
 
-BOOST_AUTO_TEST_CASE(one_failing_rank_fails_all_with_its_status_and_text) {
+BOOST_AUTO_TEST_CASE(one_failing_rank_fails_all_with_its_status_place_and_text) {
   const auto comm = make_mpi_communicator();
   const std::string text = "shard 3 is truncated " + std::string(5000, '.');
   for (int failing = 0; failing < comm->size(); ++failing) {
@@ -95,7 +103,7 @@ BOOST_AUTO_TEST_CASE(one_failing_rank_fails_all_with_its_status_and_text) {
 
     BOOST_TEST_REQUIRE(error.has_value());
     BOOST_TEST((error->status() == ExitStatus::bad_input));
-    BOOST_TEST(error->what() == text);
+    BOOST_TEST(error->what() == place_of(failing, *comm) + text);
     BOOST_TEST(is_in_step(*comm));
   }
 }
@@ -111,7 +119,8 @@ BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_is_thrown) {
 
     BOOST_TEST_REQUIRE(error.has_value());
     BOOST_TEST((error->status() == ExitStatus::no_input));
-    BOOST_TEST(error->what() == "failure of rank " + std::to_string(first));
+    BOOST_TEST(error->what() ==
+               place_of(first, *comm) + "failure of rank " + std::to_string(first));
     BOOST_TEST(is_in_step(*comm));
   }
 }
@@ -134,9 +143,10 @@ BOOST_AUTO_TEST_CASE(other_exceptions_are_internal_errors) {
 
     BOOST_TEST_REQUIRE((logic && memory && unknown));
     BOOST_TEST((logic->status() == ExitStatus::internal));
-    BOOST_TEST(logic->what() == std::string("the library says no"));
+    const std::string place = place_of(comm->size() - 1, *comm);
+    BOOST_TEST(logic->what() == place + "the library says no");
     BOOST_TEST((memory->status() == ExitStatus::internal));
-    BOOST_TEST(std::string(memory->what()).find("out of memory") == 0U);
+    BOOST_TEST(std::string(memory->what()).find(place + "out of memory") == 0U);
     BOOST_TEST((unknown->status() == ExitStatus::internal));
     BOOST_TEST(is_in_step(*comm));
   }

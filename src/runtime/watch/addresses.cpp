@@ -1,9 +1,9 @@
 #include "addresses.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 
 #include <netdb.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -102,10 +102,9 @@ std::vector<std::string> own_addresses() {
     of_interfaces.push_back(each.number);
   }
   std::vector<std::string> all;
-  std::array<char, 256> name{};
+  const std::string name = host_name();
   addrinfo* found = nullptr;
-  if (::gethostname(name.data(), name.size() - 1) == 0 &&
-      ::getaddrinfo(name.data(), nullptr, nullptr, &found) == 0) {
+  if (!name.empty() && ::getaddrinfo(name.c_str(), nullptr, nullptr, &found) == 0) {
     for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
       const std::string number = address_number(*each->ai_addr);
       // Skips addresses of the name that this host does not have: they are unreachable.
