@@ -204,7 +204,7 @@ class ShardedDataset final : public Dataset {
                                                           headers_[shard]),
                 .is_copy = true};
       } catch (const Error& error) {
-        if (error.status() != ExitStatus::no_input) throw;
+        if (error.status() == ExitStatus::bad_input) throw;
         lost_[shard].store(true, std::memory_order_relaxed);
       }
     }

@@ -27,10 +27,27 @@ std::string reason() {
   return std::system_category().message(errno);
 }
 
+/// Of a failed open or read. A file system that does not answer may be there again when the job is
+/// restarted, perhaps on other nodes.
+ExitStatus status_of_failure() {
+  switch (errno) {
+    case EIO:
+    case EREMOTEIO:
+    case ESTALE:
+    case ESHUTDOWN:
+    case ENOTCONN:
+    case EHOSTDOWN:
+    case ETIMEDOUT:
+      return ExitStatus::internal;
+    default:
+      return ExitStatus::no_input;
+  }
+}
+
 Descriptor open_descriptor(const std::string& path) {
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!descriptor) {
-    fail(ExitStatus::no_input, "cannot open {} ({}); check that it exists and is readable", path,
+    fail(status_of_failure(), "cannot open {} ({}); check that it exists and is readable", path,
          reason());
   }
   return descriptor;
@@ -39,7 +56,7 @@ Descriptor open_descriptor(const std::string& path) {
 std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) {
-    fail(ExitStatus::no_input, "cannot look at {} ({}); check that it is readable", path, reason());
+    fail(status_of_failure(), "cannot look at {} ({}); check that it is readable", path, reason());
   }
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -48,8 +65,8 @@ void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<
                   const std::string& path) {
   const auto count = read_at(descriptor, offset, bytes);
   if (!count) {
-    fail(ExitStatus::no_input, "cannot read {} at byte {} ({}); check its file system", path,
-         offset, reason());
+    fail(status_of_failure(), "cannot read {} at byte {} ({}); check its file system", path, offset,
+         reason());
   }
   if (*count < bytes.size()) {
     fail(ExitStatus::bad_input,

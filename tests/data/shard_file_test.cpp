@@ -4,12 +4,18 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
@@ -18,6 +24,8 @@ using namespace lockstep::test;
 namespace {
 
 const std::string shard_name = "train-00000-of-00001.h5";
+
+int failure_of_pread = 0;  ///< errno of each call; 0: none fails
 
 /// The parts of a shard, each of which a test can replace by a wrong one.
 struct Parts {
@@ -68,6 +76,13 @@ void expect(const Failure& failure, const std::string& part,
 }
 
 }  // namespace
+
+/// In place of libc's.
+extern "C" ssize_t pread(int file, void* bytes, size_t count, off_t offset) {
+  if (failure_of_pread == 0) return syscall(SYS_pread64, file, bytes, count, offset);
+  errno = failure_of_pread;
+  return -1;
+}
 
 BOOST_AUTO_TEST_CASE(names_give_split_number_and_count) {
   const auto name = parse_shard_name("my-split-00003-of-00016.h5");
@@ -351,6 +366,23 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_cut_while_it_is_open_is_bad_input) {
 
   BOOST_TEST(static_cast<int>(failure.status) == 65);
   BOOST_TEST(failure.says("was truncated since it was opened"), failure.text);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_system_that_does_not_answer_may_be_there_at_a_restart) {
+  const TemporaryDirectory directory;
+  write_shard(directory / shard_name, {});
+  for (const auto& [error, status] :
+       {std::pair(EIO, ExitStatus::internal), std::pair(ESTALE, ExitStatus::internal),
+        std::pair(EACCES, ExitStatus::no_input)}) {
+    const ShardFile shard(directory / shard_name);
+    RawSample sample;
+    failure_of_pread = error;
+    const Failure failure = failure_of([&] { shard.read(3, sample); });
+    failure_of_pread = 0;
+
+    BOOST_TEST((failure.status == status), failure.text);
+    BOOST_TEST(failure.says(std::strerror(error)), failure.text);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_absent_file_is_no_input) {
