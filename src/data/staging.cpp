@@ -41,9 +41,11 @@ void create_board(const std::string& path, std::size_t shards) {
 
 }  // namespace
 
-StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free) {
+StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free,
+                       std::size_t first) {
   StagePlan plan;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
+  for (std::size_t position = 0; position < sizes.size(); ++position) {
+    const std::size_t i = (first + position) % sizes.size();
     if (sizes[i] <= free - plan.bytes) {
       plan.chosen.push_back(i);
       plan.bytes += sizes[i];
@@ -56,12 +58,16 @@ StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free)
 
 class Staging::Directory final {
  public:
-  Directory(const StagingOptions& options, const std::vector<ShardToCopy>& shards)
+  Directory(const StagingOptions& options, const std::vector<ShardToCopy>& shards,
+            const ProcessGrid& grid)
       : parent_(options.directory), free_(prepare_for_staging(parent_)) {
     std::vector<std::uint64_t> sizes;
     sizes.reserve(shards.size());
     for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
-    plan_ = plan_staging(sizes, free_);
+    // Each node begins elsewhere, so that they do not all read from one server at a time.
+    const std::size_t first =
+        sizes.size() * static_cast<std::size_t>(grid.node) / static_cast<std::size_t>(grid.nodes);
+    plan_ = plan_staging(sizes, free_, first);
     // If nothing fits, no directory is needed, and a full disk could not hold one.
     if (plan_.chosen.empty()) return;
     directory_.emplace(parent_, options.job);
@@ -204,7 +210,7 @@ Staging::Staging(const StagingOptions& options, std::vector<ShardToCopy> shards,
     : shards_(std::move(shards)) {
   const bool copies = grid.local_rank == 0;
   collectively(comm, [&] {
-    if (copies) directory_ = std::make_unique<Directory>(options, shards_);
+    if (copies) directory_ = std::make_unique<Directory>(options, shards_, grid);
   });
   // A node's first rank sends "NODE PATH".
   const auto places = all_gather_text(

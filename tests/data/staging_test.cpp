@@ -126,6 +126,8 @@ BOOST_AUTO_TEST_CASE(a_plan_takes_the_shards_that_fit_in_order) {
   BOOST_TEST((part.chosen == std::vector<std::size_t>{0, 2, 4}));
   BOOST_TEST(part.bytes == 80);
   BOOST_TEST(part.left_out_bytes == 70);
+  BOOST_TEST((plan_staging(sizes, 1000, 2).chosen == std::vector<std::size_t>{2, 3, 4, 0, 1}));
+  BOOST_TEST((plan_staging(sizes, 80, 3).chosen == std::vector<std::size_t>{3, 4, 0}));
   BOOST_TEST(plan_staging(sizes, 9).chosen.empty());
   BOOST_TEST(plan_staging({}, 9).chosen.empty());
 }
