@@ -102,7 +102,7 @@ class ReplicatedState final : public ParallelState {
     return {.parameters = engine_.parameters().size_bytes(),
             .gradients = engine_.gradients().size_bytes() + reducer_.bytes(),
             .optimizer = slots * engine_.parameters().size_bytes(),
-            .copy = host_.rank() == 0 ? (1 + slots) * engine_.parameters().size_bytes() : 0};
+            .copy = host_.rank() == 0 ? bytes_to_save(engine_.layout(), slots) : 0};
   }
 
   [[nodiscard]] std::span<const ArenaUnit> units() const noexcept override { return units_; }

@@ -51,6 +51,11 @@ Precision parameter_type(const Config& config) noexcept {
   return config.precision;
 }
 
+std::size_t bytes_to_save(const ArenaLayout& layout, std::size_t slots) {
+  const std::size_t largest = std::ranges::max(layout.views, {}, &ArenaView::size).size;
+  return sizeof(float) * ((1 + slots) * layout.size() + largest);
+}
+
 ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                      std::size_t slots) {
   const std::size_t unsharded = sizeof(float) * layout.size();
@@ -62,7 +67,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
     return {.state = {.parameters = unsharded,
                       .gradients = unsharded + (casts && ranks > 1 ? unsharded / 2 : 0),
                       .optimizer = slots * unsharded,
-                      .copy = (1 + slots) * unsharded},
+                      .copy = bytes_to_save(layout, slots)},
             .sent = 2 * static_cast<double>(ranks - 1) / ranks * reduced};
   }
   const bool hybrid = config.shard == ShardMode::hybrid;
@@ -76,7 +81,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   ShardCost cost{.state = {.parameters = local,
                            .gradients = local,
                            .optimizer = slots * local,
-                           .copy = (1 + slots) * unsharded}};
+                           .copy = bytes_to_save(layout, slots)}};
   cost.state.gradients += keeps_gradients ? unsharded : adds_up ? local : 0;
   if (casts && group > 1) {
     // Buffers of reductions in flight: all units, or at most reductions_in_flight of them.

@@ -114,7 +114,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return {.parameters = held,
             .gradients = engine_.gradients().size_bytes() + local + addends + unit_reducer_.bytes(),
             .optimizer = slots * local,
-            .copy = is_rank_0() ? sizeof(float) * (1 + slots) * engine_.layout().size() : 0};
+            .copy = is_rank_0() ? bytes_to_save(engine_.layout(), slots) : 0};
   }
 
   [[nodiscard]] std::span<const ArenaUnit> units() const noexcept override {

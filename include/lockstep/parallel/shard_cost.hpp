@@ -20,11 +20,15 @@ struct StateBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
-  std::size_t copy = 0;  ///< rank 0's, of all parameters and optimizer state, for a save
+  std::size_t copy = 0;  ///< rank 0's, for a save; see bytes_to_save()
   [[nodiscard]] std::size_t total() const noexcept {
     return parameters + gradients + optimizer + copy;
   }
 };
+
+/// Bytes for a save: a copy of all parameters and of `slots` arenas of the optimizer, and the
+/// tensor that is being written.
+[[nodiscard]] std::size_t bytes_to_save(const ArenaLayout& layout, std::size_t slots);
 
 /// Memory and traffic of a rank under `--shard`.
 struct ShardCost {
