@@ -217,6 +217,8 @@ void RunReporter::epoch(const EpochReport& report) {
 }
 
 void RunReporter::straggler(const StragglerReport& report) {
+  // Other ranks' logs would have as many lines as there are slow ranks.
+  if (!impl_->keeps_record() && report.straggler.rank != impl_->options.grid.rank) return;
   const Straggler& slow = report.straggler;
   warn(fmt::format("epoch {}: {}; exclude it with --exclude={}", report.epoch + 1, slowness(report),
                    host_list({report.host})));

@@ -259,10 +259,10 @@ void Tree::lose(int rank, Kind how, std::vector<Event>& events) {
 void Tree::report_above(double now) {
   // A stopped peer that has not read the previous report needs no new one.
   if (!uplink_ || uplink_->has_more_to_send()) return;
-  std::vector<RankReport> all = reports(now);
-  std::erase_if(all, [&](const RankReport& report) {
-    return report.state == State::unheard || report.rank < options_.rank;
-  });
+  std::vector<RankReport> all;
+  for (int rank = options_.rank; rank < options_.size; ++rank) {
+    if (known(rank).report.state != State::unheard) all.push_back(report(rank, now));
+  }
   uplink_->send(MessageKind::reports, bytes_of(all));
 }
 
@@ -310,17 +310,20 @@ void Tree::drain(std::chrono::milliseconds longest) {
   }
 }
 
+RankReport Tree::report(int rank, double now) const {
+  const Known& it = known(rank);
+  RankReport report = it.report;
+  if (rank != options_.rank) {
+    report.idle += now - it.at;
+    report.silent += now - it.at;
+  }
+  return report;
+}
+
 std::vector<RankReport> Tree::reports(double now) const {
   std::vector<RankReport> all;
   all.reserve(known_.size());
-  for (const Known& each : known_) {
-    RankReport report = each.report;
-    if (report.rank != options_.rank) {
-      report.idle += now - each.at;
-      report.silent += now - each.at;
-    }
-    all.push_back(report);
-  }
+  for (int rank = 0; rank < options_.size; ++rank) all.push_back(report(rank, now));
   return all;
 }
 

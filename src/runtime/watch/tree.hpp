@@ -79,6 +79,8 @@ class Tree final {
   /// Sends pending messages, for at most `longest`.
   void drain(std::chrono::milliseconds longest);
 
+  /// A rank's report as of `now`; see reports().
+  [[nodiscard]] RankReport report(int rank, double now) const;
   /// One report per rank of the job as of `now`; current for this rank, those below and the parent.
   [[nodiscard]] std::vector<RankReport> reports(double now) const;
 
@@ -109,6 +111,9 @@ class Tree final {
     return options_.parents[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] Known& known(int rank) { return known_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const Known& known(int rank) const {
+    return known_[static_cast<std::size_t>(rank)];
+  }
   void wait(int wake, std::chrono::milliseconds longest) const;
   void report_above(double now);
   void take_from_above(double now, std::vector<Event>& events);

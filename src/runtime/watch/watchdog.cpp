@@ -204,8 +204,7 @@ class Watchdog::Impl final {
   }
 
   [[nodiscard]] std::string describe_loss(int rank, bool silent) {
-    const auto reports = tree_->reports(clock_.now());
-    return watch::describe_loss(reports[static_cast<std::size_t>(rank)], name(rank), silent);
+    return watch::describe_loss(tree_->report(rank, clock_.now()), name(rank), silent);
   }
 
   void note_failure(const watch::Failure& failure) {
@@ -255,28 +254,26 @@ class Watchdog::Impl final {
     return true;
   }
 
-  [[nodiscard]] bool parent_has_left(const std::vector<RankReport>& reports) const {
+  [[nodiscard]] bool parent_has_left(double now) const {
     if (rank_ == 0) return false;
-    const int parent = parents_[static_cast<std::size_t>(rank_)];
-    return reports[static_cast<std::size_t>(parent)].state == State::left;
+    return tree_->report(parents_[static_cast<std::size_t>(rank_)], now).state == State::left;
   }
 
   /// The reason why the job must end; nullopt: it continues.
   [[nodiscard]] std::optional<watch::Ending> reason_to_end() {
-    auto reports = tree_->reports(clock_.now());
+    const double now = clock_.now();
     double limit = options_.limit.count();
-    const double own_idle = reports[static_cast<std::size_t>(rank_)].idle;
-    if (parent_has_left(reports)) {
-      // The ranks above have left in order, so only this rank can judge those below it.
-      watch::ignore_unheard(reports);
-    } else if (rank_ != 0) {
+    // If the ranks above have left in order, only this rank can judge those below it.
+    if (rank_ != 0 && !parent_has_left(now)) {
       // Rank 0 decides unless it is stopped or gone itself.
-      const RankReport& first = reports.front();
+      const double own_idle = tree_->report(rank_, now).idle;
+      const RankReport first = tree_->report(0, now);
       if (first.state == State::lost) return loss_of_rank_0(own_idle);
       limit *= turn_.patience();
       if (!first.present() || std::min(first.silent, own_idle) < limit) return std::nullopt;
-      watch::ignore_unheard(reports);
     }
+    auto reports = tree_->reports(now);
+    if (rank_ != 0) watch::ignore_unheard(reports);
     const auto lost = std::ranges::find(reports, State::lost, &RankReport::state);
     if (lost != reports.end() &&
         (failures_.any() || watch::idle_seconds(reports) >= loss_limit())) {
