@@ -259,6 +259,7 @@ size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; 
 
 # logged PATTERN: whether rank 0 has logged it since the launcher started.
 logged() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E "$1" >/dev/null; }
+is_complete() { logged 'finished at step|nothing to do: step'; }
 
 separate_element() {
   if [ -n "$variant" ]; then
@@ -355,7 +356,7 @@ check_restart() {
   fi
   # mpirun may return 0 although the ranks were stopped (MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
   # that Slurm sent only to the ranks) or lost with their node (Open MPI 5's). With spare nodes, srun does not wait for all ranks.
-  if [ "$status" = 0 ] && { [ "$launcher" != srun ] || [ -n "$wanted" ]; } && ! logged 'finished at step|nothing to do: step'; then
+  if [ "$status" = 0 ] && { [ "$launcher" != srun ] || [ -n "$wanted" ]; } && ! is_complete; then
     status=70
     if logged 'stopped (on request|before the time limit) at step'; then status=75; fi
   fi

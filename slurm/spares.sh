@@ -88,7 +88,9 @@ start_guard() {
 # Prints the hosts that more than half of the ranks' logs name since the launch, by a rank that PATTERN says something about. The
 # ranks on a node that is cut off name all the others, but they are few.
 named_hosts() {
-  awk -v since="$launched_at" -v pattern="^ $1" '
+  # The logs of thousands of ranks are too many for arguments.
+  find "$run_dir/log" -name 'rank-*.log' 2>/dev/null | awk -v since="$launched_at" -v pattern="^ $1" '
+    BEGIN { while ((getline name <"-") > 0) ARGV[ARGC++] = name }
     FNR == 1 { ++file }
     $1 " " $2 < since { next }
     !(file in recent) { recent[file]; ++logs }
@@ -105,7 +107,7 @@ named_hosts() {
         }
       }
     }
-    END { for (host in votes) if (2 * votes[host] > logs) print host }' "$run_dir"/log/rank-*.log 2>/dev/null || true
+    END { for (host in votes) if (2 * votes[host] > logs) print host }' || true
 }
 
 # Prints the hosts that rank 0 has called slow since the launch.

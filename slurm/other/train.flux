@@ -8,7 +8,7 @@ ranks_a_node=4
 # shellcheck source-path=SCRIPTDIR/.. source=job.sh
 source "${LOCKSTEP_SLURM:=$PWD/slurm}/job.sh" || exit 66
 load_machine "${LOCKSTEP_MACHINE:-generic}" # 2: a file in machines/
-training=(--config "$recipes/imagenet-resnet50.conf" --data "$scratch/shards" --run-dir "$scratch/runs/resnet50" --save-every 10min) # 3
+training=(--config "$recipes/imagenet-resnet50.conf" --data "$scratch/shards" --run-dir "$scratch/runs/resnet50") # 3
 
 training+=("$@")
 resolve_run
