@@ -45,8 +45,8 @@ foreach(kind values control)
 endforeach()
 target_compile_options(lockstep_control_headers PRIVATE ${LOCKSTEP_CONTROL_OPTIONS})
 
-# What all targets of our own sources have. CONTROL: code without loops over values, which LOCKSTEP_CONTROL_OPTIONS are for: the ci
-# preset compiles it with -O1, in two thirds of the time, because its speed matters little to the tests.
+# Settings of every target built from our own sources. CONTROL: its code has no loops over values and gets LOCKSTEP_CONTROL_OPTIONS.
+# The ci preset sets -O1, which compiles in two thirds of the time; the tests depend little on the speed of such code.
 function(lockstep_own_target target)
   cmake_parse_arguments(TARGET "CONTROL" "" "" ${ARGN})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_own_flags>)
@@ -138,8 +138,8 @@ function(lockstep_test name)
       ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endfunction()
-# The command that starts ranks on a small machine, as any user. Only Open MPI needs extra options; version 5 would print a line a
-# rank if the machine has an IPv6 address.
+# The command that starts ranks on a small machine, as any user. Only Open MPI needs extra options. Without the last one, each
+# rank under Open MPI 5 prints a complaint on a machine with an IPv6 address.
 execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE launcher ERROR_VARIABLE launcher)
 set(launch ${MPIEXEC_EXECUTABLE})
 if(launcher MATCHES "Open MPI|OpenRTE")

@@ -88,7 +88,7 @@ start_guard() {
 # Prints the hosts that more than half of the ranks' logs name since the launch, by a rank that PATTERN says something about. The
 # ranks on a node that is cut off name all the others, but they are few.
 named_hosts() {
-  # The logs of thousands of ranks are too many for arguments.
+  # Not as arguments: the names of thousands of logs may exceed the limit of a command line.
   find "$run_dir/log" -name 'rank-*.log' 2>/dev/null | awk -v since="$launched_at" -v pattern="^ $1" '
     BEGIN { while ((getline name <"-") > 0) ARGV[ARGC++] = name }
     FNR == 1 { ++file }

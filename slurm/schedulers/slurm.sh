@@ -39,7 +39,7 @@ unhealthy_nodes() {
 }
 
 # The step of ranks that are lost with their node holds its resources until Slurm gives up the node; hence --overlap.
-# srun's limit is for the time after the first node has answered.
+# --wait counts from the first node's answer.
 answering_nodes() {
   local more=$(($# / 50))
   timeout $((60 + more)) srun --overlap --mpi=none --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(joined "$@")" --wait=$((5 + more)) \

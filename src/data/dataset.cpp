@@ -196,7 +196,8 @@ class ShardedDataset final : public Dataset {
     std::shared_ptr<const ShardFile> file;
     bool is_copy;
   };
-  /// Opens the copy, or the original if the copy has vanished, like scratch space at a job's end.
+  /// Opens the copy, or the original if the copy cannot be opened: scratch space vanishes when a
+  /// job ends.
   [[nodiscard]] Opened open_file(std::size_t shard) const {
     if (has_moved(shard)) {
       try {

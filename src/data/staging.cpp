@@ -42,8 +42,10 @@ void create_board(const std::string& path, std::size_t shards) {
 }  // namespace
 
 StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free,
-                       std::size_t first) {
+                       const ProcessGrid& grid) {
   StagePlan plan;
+  const std::size_t first =
+      sizes.size() * static_cast<std::size_t>(grid.node) / static_cast<std::size_t>(grid.nodes);
   for (std::size_t position = 0; position < sizes.size(); ++position) {
     const std::size_t i = (first + position) % sizes.size();
     if (sizes[i] <= free - plan.bytes) {
@@ -64,10 +66,7 @@ class Staging::Directory final {
     std::vector<std::uint64_t> sizes;
     sizes.reserve(shards.size());
     for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
-    // Each node begins elsewhere, so that they do not all read from one server at a time.
-    const std::size_t first =
-        sizes.size() * static_cast<std::size_t>(grid.node) / static_cast<std::size_t>(grid.nodes);
-    plan_ = plan_staging(sizes, free_, first);
+    plan_ = plan_staging(sizes, free_, grid);
     // If nothing fits, no directory is needed, and a full disk could not hold one.
     if (plan_.chosen.empty()) return;
     directory_.emplace(parent_, options.job);

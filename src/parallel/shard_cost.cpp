@@ -52,7 +52,8 @@ Precision parameter_type(const Config& config) noexcept {
 }
 
 std::size_t bytes_to_save(const ArenaLayout& layout, std::size_t slots) {
-  const std::size_t largest = std::ranges::max(layout.views, {}, &ArenaView::size).size;
+  std::size_t largest = 0;
+  for (const ArenaView& view : layout.views) largest = std::max(largest, view.size);
   return sizeof(float) * ((1 + slots) * layout.size() + largest);
 }
 

@@ -217,9 +217,10 @@ void RunReporter::epoch(const EpochReport& report) {
 }
 
 void RunReporter::straggler(const StragglerReport& report) {
-  // Other ranks' logs would have as many lines as there are slow ranks.
-  if (!impl_->keeps_record() && report.straggler.rank != impl_->options.grid.rank) return;
   const Straggler& slow = report.straggler;
+  // In every rank's log, the lines about thousands of slow ranks would be millions.
+  const int rank = impl_->options.grid.rank;
+  if (rank != 0 && rank != slow.rank) return;
   warn(fmt::format("epoch {}: {}; exclude it with --exclude={}", report.epoch + 1, slowness(report),
                    host_list({report.host})));
   if (!impl_->keeps_record()) return;

@@ -84,8 +84,11 @@ void describe_engine(RunReporter& reporter, const StartParts& parts) {
   const BatchGeometry& geometry = parts.geometry;
   const ParallelState& parallel = parts.session.parallel();
   const int shard_group = parts.session.shard_group();
-  reporter.say(
-      fmt::format("engine: {}; {}", parts.session.engine().description(), parts.binding.text));
+  const std::vector<int>& cores = parts.binding.allowed;
+  const bool shows_binding = parts.session.compute().device_name().empty() || cores.empty();
+  reporter.say(fmt::format(
+      "engine: {}; {}", parts.session.engine().description(),
+      shows_binding ? parts.binding.text : "threads of the host on cores " + core_list(cores)));
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   const StateBytes& bytes = parts.bytes;
   const bool sharded = plan.config.shard != ShardMode::none;

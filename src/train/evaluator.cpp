@@ -137,8 +137,11 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
       logits = program_->logits();
       labels = own_labels;
     };
-    // After a collective has failed, other ranks may wait in it until this one ends.
-    options_.has_collectives ? evaluate() : keep(error, evaluate);
+    if (options_.has_collectives) {
+      evaluate();  // if a collective fails, other ranks may wait in it until this rank ends
+    } else {
+      keep(error, evaluate);
+    }
     if (gatherer) {
       gatherer->gather(labels, logits, [&](const EvaluatedSamples& piece) {
         keep(error, [&] {

@@ -373,6 +373,7 @@ BOOST_AUTO_TEST_CASE(a_file_system_that_does_not_answer_may_be_there_at_a_restar
   write_shard(directory / shard_name, {});
   for (const auto& [error, status] :
        {std::pair(EIO, ExitStatus::internal), std::pair(ESTALE, ExitStatus::internal),
+        std::pair(ENOTCONN, ExitStatus::internal), std::pair(ETIMEDOUT, ExitStatus::internal),
         std::pair(EACCES, ExitStatus::no_input)}) {
     const ShardFile shard(directory / shard_name);
     RawSample sample;

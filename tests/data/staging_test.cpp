@@ -121,15 +121,17 @@ bool is_empty(const std::string& directory) {
 BOOST_AUTO_TEST_CASE(a_plan_takes_the_shards_that_fit_in_order) {
   const std::vector<std::uint64_t> sizes{40, 50, 30, 20, 10};
 
-  BOOST_TEST((plan_staging(sizes, 1000).chosen == std::vector<std::size_t>{0, 1, 2, 3, 4}));
-  const StagePlan part = plan_staging(sizes, 80);
+  BOOST_TEST((plan_staging(sizes, 1000, {}).chosen == std::vector<std::size_t>{0, 1, 2, 3, 4}));
+  const StagePlan part = plan_staging(sizes, 80, {});
   BOOST_TEST((part.chosen == std::vector<std::size_t>{0, 2, 4}));
   BOOST_TEST(part.bytes == 80);
   BOOST_TEST(part.left_out_bytes == 70);
-  BOOST_TEST((plan_staging(sizes, 1000, 2).chosen == std::vector<std::size_t>{2, 3, 4, 0, 1}));
-  BOOST_TEST((plan_staging(sizes, 80, 3).chosen == std::vector<std::size_t>{3, 4, 0}));
-  BOOST_TEST(plan_staging(sizes, 9).chosen.empty());
-  BOOST_TEST(plan_staging({}, 9).chosen.empty());
+  BOOST_TEST((plan_staging(sizes, 1000, {.node = 1, .nodes = 2, .host = ""}).chosen ==
+              std::vector<std::size_t>{2, 3, 4, 0, 1}));
+  BOOST_TEST((plan_staging(sizes, 80, {.node = 3, .nodes = 5, .host = ""}).chosen ==
+              std::vector<std::size_t>{3, 4, 0}));
+  BOOST_TEST(plan_staging(sizes, 9, {}).chosen.empty());
+  BOOST_TEST(plan_staging({}, 9, {}).chosen.empty());
 }
 
 BOOST_AUTO_TEST_CASE(all_ranks_read_the_copies_and_the_copies_are_removed) {

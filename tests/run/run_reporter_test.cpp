@@ -3,6 +3,8 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/run/run_reporter.hpp"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -36,6 +38,26 @@ void report_everything(RunReporter& reporter, std::int64_t step) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_slow_rank_is_in_its_own_log_and_in_that_of_rank_0) {
+  for (const int rank : {0, 1, 2}) {
+    const TemporaryDirectory directory;
+    const ProcessGrid grid{.rank = rank, .world_size = 3, .host = "node"};
+    {
+      RunReporter reporter({.run_dir = directory.path(),
+                            .grid = grid,
+                            .cores = "",
+                            .progress = Progress::plain,
+                            .log_every = 1});
+      StragglerReport slow{};
+      slow.host = "node7";
+      slow.straggler = {.rank = 2, .factor = 3};
+      reporter.straggler(slow);
+    }
+    const std::string log = read_file(directory / fmt::format("log/rank-{:05}.log", rank));
+    BOOST_TEST((log.find("rank 2 (node7) is slow") != std::string::npos) == (rank != 1), log);
+  }
+}
 
 BOOST_AUTO_TEST_CASE(a_job_that_no_longer_holds_its_directory_does_not_change_its_files) {
   const TemporaryDirectory directory;

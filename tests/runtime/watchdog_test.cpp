@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
@@ -285,10 +286,12 @@ BOOST_AUTO_TEST_CASE(a_requested_interface_is_used) {
 BOOST_AUTO_TEST_CASE(an_interface_that_one_host_lacks_stops_all_ranks) {
   const std::string asked = world->rank() == last_rank() ? "nosuch0" : "lo";
 
-  BOOST_CHECK_EXCEPTION(Rig(1s, 64, asked), Error, [](const Error& error) {
+  const std::string place =
+      last_rank() == 0 ? "" : "rank " + std::to_string(last_rank()) + " on " + host_name() + ": ";
+  BOOST_CHECK_EXCEPTION(Rig(1s, 64, asked), Error, [&](const Error& error) {
     return error.status() == ExitStatus::usage &&
-           std::string(error.what()).find("--watchdog-interface nosuch0 is not on this host") !=
-               std::string::npos &&
+           std::string(error.what())
+                   .find(place + "--watchdog-interface nosuch0 is not on this host") == 0 &&
            std::string(error.what()).find("lo 127.0.0.1") != std::string::npos;
   });
 }

@@ -210,6 +210,18 @@ def nodes_are_left_out_for_a_reason(folder):
         assert done.stdout.splitlines()[-1:] == [f"= {left_out} / {chosen}"], (name, done)
 
 
+def hosts_are_named_by_thousands_of_logs(folder):
+    """Their names exceed the limit of a command line, which is a quarter of the stack's."""
+    (folder / "log").mkdir()
+    for rank in range(3000):
+        says = "rank 7 (n8) is gone (its node does not answer; last heard of in data)" if rank != 7 else "rank 7 of 3000"
+        (folder / "log" / f"rank-{rank:05}.log").write_text(f"2026-11-25 10:00:00.100 E {says}\n")
+    text = (f"ulimit -s 512; source {SCRIPTS}/job.sh; run_dir={folder} launched_at='2026-11-25 10:00:00'; /bin/true {folder}/log/* 2>/dev/null && echo fits; "
+            "named_hosts 'is gone'")
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60, env={**os.environ, "SLURM_JOB_ID": "7"})
+    assert done.stdout.splitlines() == ["n8"], done
+
+
 def fewer_ranks_keep_the_global_batch(folder):
     """Explicitly, if there is no checkpoint that has it."""
     (folder / "checkpoints").mkdir()
@@ -310,6 +322,7 @@ if __name__ == "__main__":
           shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
           a_resubmitted_job_has_the_same_options, a_run_that_finished_earlier_is_not_complete,
           only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
+          hosts_are_named_by_thousands_of_logs,
           fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])

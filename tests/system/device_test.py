@@ -57,8 +57,9 @@ def each_rank_opens_its_own_device_with_the_given_options(folder):
     for ranks, more, rest in ((1, [], ", deterministic"), (2, [], ", deterministic, exchanges by NCCL"),
                               (2, ["--no-deterministic"], ", exchanges by NCCL"), (3, ["--comm", "mpi"], ", deterministic")):
         told.unlink(missing_ok=True)
-        run([*train_args(data, folder / f"run-{ranks}-{len(more)}-{len(rest)}", "--max-steps", 1), "--device", "cuda", *more], ranks,
-            env={**GPU, "HOST_MODULE_OPTIONS": str(told)})
+        output = run([*train_args(data, folder / f"run-{ranks}-{len(more)}-{len(rest)}", "--max-steps", 1), "--device", "cuda", *more], ranks,
+                     env={**GPU, "HOST_MODULE_OPTIONS": str(told)})
+        assert "; threads of the host on core" in output, output
         assert sorted(told.read_text().splitlines()) == [f"local rank {rank} of {ranks}{rest}, {cores} cores" for rank in range(ranks)], told.read_text()
 
 

@@ -18,10 +18,10 @@ struct StagePlan {
   std::uint64_t bytes = 0;          ///< of the chosen files
   std::uint64_t left_out_bytes = 0;
 };
-/// Pure. From the file `first` on, and then from the beginning, chooses each file that fits into
-/// what remains of `free` bytes.
+/// Pure. Goes through the files once, starting at one that depends on the node, and chooses each
+/// that fits into what remains of `free` bytes. So nodes do not all read from one server at a time.
 [[nodiscard]] StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free,
-                                     std::size_t first = 0);
+                                     const ProcessGrid& grid);
 
 struct StagingOptions {
   std::string directory;   ///< node-local; created if missing

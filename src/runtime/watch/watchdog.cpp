@@ -254,8 +254,8 @@ class Watchdog::Impl final {
     return true;
   }
 
+  /// Not for rank 0.
   [[nodiscard]] bool parent_has_left(double now) const {
-    if (rank_ == 0) return false;
     return tree_->report(parents_[static_cast<std::size_t>(rank_)], now).state == State::left;
   }
 

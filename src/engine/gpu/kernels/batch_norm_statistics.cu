@@ -6,8 +6,8 @@ namespace lockstep::gpu {
 namespace {
 
 /// Mean of each chunk's values and sum of their squared distances from it, (chunks, padded) each,
-/// computed from distances to the mean of the chunk's first two values: a single one may be far
-/// from the others, and what remains of the squares would be inexact.
+/// computed from distances to the mean of the chunk's first two values. The further
+/// that is from the chunk's mean, the more digits cancel; a single value may be far from it.
 template <typename T>
 struct ChunkStatistics {
   using Partial = Vec8Sums<2>;
