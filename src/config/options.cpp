@@ -7,12 +7,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 namespace lockstep {
@@ -65,22 +61,6 @@ void check_normalization(const Config& config) {
 }
 
 }  // namespace
-
-std::string read_text_file(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    fail(ExitStatus::no_input, "cannot read {} (it is a directory); name a file in it", path);
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}); check the path", path, std::strerror(errno));
-  }
-  try {
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  } catch (const std::ios_base::failure&) {
-    fail(ExitStatus::no_input, "cannot read {} (reading failed); check the disk", path);
-  }
-}
 
 ParsedCommand parse_train_options(const std::vector<std::string>& args, const FileReader& read) {
   const OptionTable<Config>& table = train_options();

@@ -1,10 +1,9 @@
 #include "archive_file.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -17,16 +16,16 @@ namespace {
 constexpr std::size_t most_open = 256;
 
 [[noreturn]] void cannot_read(const std::string& path, int error) {
-  fail(ExitStatus::no_input, "cannot read {} ({}); check --input, which all nodes must see", path,
-       std::strerror(error));
+  fail(status_of_read_failure(error),
+       "cannot read {} ({}); check --input, which all nodes must see", path, std::strerror(error));
 }
 
 }  // namespace
 
 ArchiveFile::ArchiveFile(std::string path)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(std::move(path)), file_(open_input(path_, "check --input, which all nodes must see")) {
   struct stat status {};
-  if (!file_ || ::fstat(file_.get(), &status) != 0) cannot_read(path_, errno);
+  if (::fstat(file_.get(), &status) != 0) cannot_read(path_, errno);
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -1,7 +1,7 @@
 #include "label_file.hpp"
 
-#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -31,11 +31,6 @@ std::string_view trimmed(std::string_view text) {
 std::vector<Line> lines_of(const NamedText& file) {
   std::vector<Line> lines;
   std::string_view rest = file.text;
-  if (rest.find('\0') != std::string_view::npos) {
-    fail(ExitStatus::bad_input, "{} is no text file (it has a zero byte); check the path",
-         file.path);
-  }
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);  // a byte order mark
   for (std::int64_t number = 1; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     if (const std::string_view text = trimmed(rest.substr(0, end)); !text.empty()) {

@@ -2,21 +2,23 @@
 
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
-struct CloseFile {
-  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-};
+[[noreturn]] void cannot_read(const std::string& path, int error) {
+  fail(status_of_read_failure(error), "cannot read {} ({}); check the disk", path,
+       std::strerror(error));
+}
 
 class PixelSource final : public PackSource {
  public:
@@ -67,19 +69,15 @@ class PixelSource final : public PackSource {
 }  // namespace
 
 void read_whole_file(const std::string& path, std::vector<std::byte>& bytes) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
-  std::error_code error;
-  if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}); check the path and its permissions", path,
-         std::strerror(errno));
-  }
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error)
-    fail(ExitStatus::no_input, "cannot read {} ({}); check the path", path, error.message());
-  bytes.resize(size);
-  if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) {
-    fail(ExitStatus::no_input,
-         "cannot read {} (it ended or failed before its {} bytes); check the disk", path, size);
+  const Descriptor file = open_input(path, "check the path and its permissions");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) cannot_read(path, errno);
+  bytes.resize(static_cast<std::size_t>(status.st_size));
+  const auto count = read_at(file, 0, bytes);
+  if (!count) cannot_read(path, errno);
+  if (*count != bytes.size()) {
+    fail(ExitStatus::no_input, "cannot read {} (it ended before its {} bytes); check the disk",
+         path, bytes.size());
   }
 }
 
@@ -90,10 +88,12 @@ std::vector<std::byte> read_whole_file(const std::string& path) {
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream file(path);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  std::istringstream text(read_text_file(path));
   std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+  for (std::string line; std::getline(text, line);) {
+    while (line.ends_with(' ')) line.pop_back();
     if (!line.empty()) lines.push_back(std::move(line));
   }
   return lines;

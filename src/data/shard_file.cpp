@@ -4,10 +4,10 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/data/decode.hpp"
 #include "shard_header.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,36 +27,11 @@ std::string reason() {
   return std::system_category().message(errno);
 }
 
-/// Of a failed open or read. A file system that does not answer may be there again when the job is
-/// restarted, perhaps on other nodes.
-ExitStatus status_of_failure() {
-  switch (errno) {
-    case EIO:
-    case EREMOTEIO:
-    case ESTALE:
-    case ESHUTDOWN:
-    case ENOTCONN:
-    case EHOSTDOWN:
-    case ETIMEDOUT:
-      return ExitStatus::internal;
-    default:
-      return ExitStatus::no_input;
-  }
-}
-
-Descriptor open_descriptor(const std::string& path) {
-  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!descriptor) {
-    fail(status_of_failure(), "cannot open {} ({}); check that it exists and is readable", path,
-         reason());
-  }
-  return descriptor;
-}
-
 std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) {
-    fail(status_of_failure(), "cannot look at {} ({}); check that it is readable", path, reason());
+    fail(status_of_read_failure(errno), "cannot look at {} ({}); check that it is readable", path,
+         reason());
   }
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -65,8 +40,8 @@ void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<
                   const std::string& path) {
   const auto count = read_at(descriptor, offset, bytes);
   if (!count) {
-    fail(status_of_failure(), "cannot read {} at byte {} ({}); check its file system", path, offset,
-         reason());
+    fail(status_of_read_failure(errno), "cannot read {} at byte {} ({}); check its file system",
+         path, offset, reason());
   }
   if (*count < bytes.size()) {
     fail(ExitStatus::bad_input,
@@ -186,7 +161,7 @@ struct ShardFile::Implementation {
 ShardFile::ShardFile(const std::string& path) : implementation_(new Implementation) {
   Implementation& self = *implementation_;
   self.path = path;
-  self.descriptor = open_descriptor(path);
+  self.descriptor = open_input(path, "check that it exists and is readable");
   const std::uint64_t bytes = size_of(self.descriptor, path);
   self.file = h5::open_file(path);
   self.header = read_shard_header(self.file, path, bytes);
@@ -200,7 +175,7 @@ ShardFile::ShardFile(const std::string& path, ShardHeader header)
   Implementation& self = *implementation_;
   self.path = path;
   self.header = std::move(header);
-  self.descriptor = open_descriptor(path);
+  self.descriptor = open_input(path, "check that it exists and is readable");
   check_columns(self.header, path, size_of(self.descriptor, path));
   self.open_library();
   self.make_blocks();

@@ -1,7 +1,7 @@
 #include "unfinished_packing.hpp"
 
-#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text_file.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/io/atomic_file.hpp"

@@ -1,9 +1,6 @@
 #include "hdf5_detail.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "output_driver.hpp"
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -123,26 +120,13 @@ void check_written(hid_t object, bool success) {
 File open_file(const std::string& path) {
   const LibraryLock lock;
   // Check before the library does, which cannot tell "absent" from "damaged" and would block on a
-  // pipe.
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    fail(ExitStatus::no_input, "cannot open {} ({}); check the path", path, std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    fail(ExitStatus::bad_input, "{} is not an HDF5 file ({}); check the path", path,
-         S_ISDIR(status.st_mode) ? "it is a directory" : "not a regular file");
-  }
-  if (const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC); file >= 0) {
-    ::close(file);
-  } else {
-    fail(ExitStatus::no_input, "cannot open {} ({}); check its permissions", path,
-         std::strerror(errno));
-  }
+  // FIFO.
+  const std::uint64_t bytes = require_input(path);
   File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_list().get()));
   if (!file) {
     fail(ExitStatus::bad_input,
          "{} is not a whole HDF5 file ({}; {} bytes); copy or write it again", path,
-         library_reason(), status.st_size);
+         library_reason(), bytes);
   }
   return file;
 }

@@ -1,8 +1,8 @@
 #include "lockstep/report/scaling_study.hpp"
 
 #include "json_fields.hpp"
-#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text_file.hpp"
 #include "lockstep/report/run_record.hpp"
 
 #include <fmt/format.h>

@@ -433,12 +433,18 @@ BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {
 
 BOOST_AUTO_TEST_CASE(an_unreadable_file_is_no_input) {
   const auto directory = std::filesystem::temp_directory_path();
-  for (const std::string& path : {std::string("/nowhere/no.ini"), directory.string(),
-                                  "/" + std::string(300, 'a'), std::string("/proc/self/mem")}) {
-    BOOST_CHECK_EXCEPTION(
-        static_cast<void>(parse_train_options({"--config", path})), Error, [&](const Error& error) {
-          return error.status() == ExitStatus::no_input && contains(error.what(), path);
-        });
+  const std::vector<std::pair<std::string, ExitStatus>> unreadable{
+      {"/nowhere/no.ini", ExitStatus::no_input},
+      {"/" + std::string(300, 'a'), ExitStatus::no_input},
+      {"/proc/self/mem", ExitStatus::internal},
+      {directory.string(), ExitStatus::bad_input}};
+  for (const auto& [path, status] : unreadable) {
+    const std::string& name = path;
+    const ExitStatus expected = status;
+    BOOST_CHECK_EXCEPTION(static_cast<void>(parse_train_options({"--config", name})), Error,
+                          [&](const Error& error) {
+                            return error.status() == expected && contains(error.what(), name);
+                          });
   }
 }
 

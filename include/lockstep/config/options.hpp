@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <functional>
 #include <set>
@@ -13,9 +14,8 @@ namespace lockstep {
 template <typename Struct>
 class OptionTable;
 
-/// Returns a file's text; Error(no_input) if the file cannot be read.
+/// Returns a file's text, as read_text_file().
 using FileReader = std::function<std::string(const std::string& path)>;
-[[nodiscard]] std::string read_text_file(const std::string& path);
 
 /// The declaration of every option of `lockstep train`.
 [[nodiscard]] const OptionTable<Config>& train_options();

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// How every command lists a directory.
+namespace lockstep {
+
+/// Names that no command takes for data: those that begin with a dot (hidden files, `._*` of macOS,
+/// `.nfs*` of removed files that are open), editors' `*~` and `*.swp`, and the folders that systems
+/// make: `__MACOSX`, `@eaDir`, `lost+found`, `$RECYCLE.BIN`, `System Volume Information`.
+[[nodiscard]] bool is_hidden_or_temporary(std::string_view name) noexcept;
+
+struct DirectoryEntry {
+  std::string name;
+  int error = 0;              ///< errno if it cannot be examined, as a dangling link
+  struct stat status {};      ///< of a link's target, unless `error`
+  [[nodiscard]] bool is_directory() const noexcept { return error == 0 && S_ISDIR(status.st_mode); }
+  [[nodiscard]] bool is_file() const noexcept { return error == 0 && S_ISREG(status.st_mode); }
+};
+
+/// The names in a directory that are not hidden or temporary, sorted. Error(status_of_read_failure())
+/// if it cannot be listed, with `suggestion`.
+[[nodiscard]] std::vector<std::string> names_in(
+    const std::string& directory, const char* suggestion = "check the path and its permissions");
+
+/// All entries, hidden ones too, examined and sorted by name. Error as above.
+[[nodiscard]] std::vector<DirectoryEntry> entries_in(
+    const std::string& directory, const char* suggestion = "check the path and its permissions");
+
+}  // namespace lockstep

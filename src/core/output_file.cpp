@@ -1,0 +1,36 @@
+#include "lockstep/core/output_file.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace lockstep {
+
+void require_output(const char* option, const std::string& path, Existing existing) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) {
+    if (const std::string kind = special_kind(status.st_mode); !kind.empty()) {
+      fail(ExitStatus::cannot_write,
+           "cannot write {} {} (it is {}, which would be replaced by a file); give {} another path",
+           option, path, kind, option);
+    }
+    if (existing == Existing::replace) return;
+    fail(ExitStatus::usage,
+         "{} {} exists already (it would be replaced); give another path, or --overwrite", option,
+         path);
+  }
+  const int error = errno;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (error != ENOENT || path.empty() || path.ends_with('/') ||
+      ::stat(parent.empty() ? "." : parent.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    fail(ExitStatus::cannot_write, "cannot write {} {} ({}); create its directory first, or give "
+         "another path", option, path.empty() ? "''" : path, std::strerror(error));
+  }
+}
+
+}  // namespace lockstep
