@@ -28,8 +28,10 @@ void require_output(const char* option, const std::string& path, Existing existi
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (error != ENOENT || path.empty() || path.ends_with('/') ||
       ::stat(parent.empty() ? "." : parent.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    fail(ExitStatus::cannot_write, "cannot write {} {} ({}); create its directory first, or give "
-         "another path", option, path.empty() ? "''" : path, std::strerror(error));
+    fail(ExitStatus::cannot_write,
+         "cannot write {} {} ({}); create its directory first, or give "
+         "another path",
+         option, path.empty() ? "''" : path, std::strerror(error));
   }
 }
 

@@ -42,8 +42,9 @@ std::string read_text_file(const std::string& path) {
   std::size_t room = static_cast<std::size_t>(status.st_size) + 1;
   for (std::size_t read = 0;;) {
     if (room > max_text_bytes) {
-      fail(ExitStatus::bad_input, "{} has {} bytes or more (a text file has at most {}); check the path",
-           path, status.st_size, max_text_bytes);
+      fail(ExitStatus::bad_input,
+           "{} has {} bytes or more (a text file has at most {}); check the path", path,
+           status.st_size, max_text_bytes);
     }
     text.resize(room);
     const auto count = read_at(file, read, std::as_writable_bytes(std::span(text)).subspan(read));

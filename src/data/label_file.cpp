@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view blanks = " \t\r";
 constexpr std::string_view separators = " \t,";
+constexpr std::string_view class_name_lines = "CLASS NAME, such as 'n01440764 tench, Tinca tinca'";
 constexpr std::string_view kaggle_header = "ImageId,PredictionString";
 
 /// A line of a file that is not blank.
@@ -67,8 +68,25 @@ Fields split_first(const NamedText& file, const Line& line, std::string_view exp
   return {.first = line.text.substr(0, end), .second = line.text.substr(second)};
 }
 
+std::optional<std::int32_t> index_of(std::string_view name, std::span<const std::string> classes) {
+  const auto found = std::lower_bound(classes.begin(), classes.end(), name);
+  if (found == classes.end() || *found != name) return std::nullopt;
+  return static_cast<std::int32_t>(found - classes.begin());
+}
+
 std::string_view first_word(std::string_view text) {
   return text.substr(0, text.find_first_of(separators));
+}
+
+/// Without separators and quotes around it.
+std::string_view field(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(separators);
+  if (first == std::string_view::npos) return {};
+  text = text.substr(first, text.find_last_not_of(separators) - first + 1);
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+    text = text.substr(1, text.size() - 2);
+  }
+  return text;
 }
 
 /// An image and the class that the file gives it.
@@ -89,37 +107,39 @@ std::vector<Row> kaggle_rows(const NamedText& file, std::span<const Line> lines)
   return rows;
 }
 
-std::vector<Row> list_rows(const NamedText& file, std::span<const Line> lines) {
-  std::vector<Row> rows;
-  for (const Line& line : lines) {
-    // The class is the last word, since the name of an image may have blanks.
-    const std::size_t label = line.text.find_last_of(separators) + 1;
-    std::string_view image = label == 0 ? std::string_view() : line.text.substr(0, label);
-    while (!image.empty() && separators.find(image.back()) != std::string_view::npos) {
-      image.remove_suffix(1);
-    }
+/// Indices of images, by their names with and without extension.
+using ImageIndices = std::unordered_map<std::string_view, std::size_t>;
+
+/// Names of images and classes may have blanks and commas, so a line is split where it gives an
+/// image that is there.
+Row list_row(const NamedText& file, const Line& line, const ImageIndices& images,
+             std::span<const std::string> classes) {
+  Row best{.line = line.number, .image = {}, .label = {}};
+  for (std::size_t at = line.text.find_first_of(separators); at != std::string_view::npos;
+       at = line.text.find_first_of(separators, at + 1)) {
+    std::string_view image = field(line.text.substr(0, at));
     image = image.substr(image.find_last_of('/') + 1);  // some lists have paths
-    if (image.empty()) {
-      fail(ExitStatus::bad_input, "{}: line {} is '{}' (lines are IMAGE CLASS); check the file",
-           file.path, line.number, line.text);
+    const std::string_view label = field(line.text.substr(at));
+    if (image.empty() || label.empty()) continue;
+    const bool known = images.contains(image);
+    if (known && (index_of(label, classes) || number_in(label))) {
+      return {.line = line.number, .image = image, .label = label};
     }
-    rows.push_back({.line = line.number, .image = image, .label = line.text.substr(label)});
+    // For the message: the split with a known image, else the last one.
+    if (known || !images.contains(best.image)) {
+      best.image = image;
+      best.label = label;
+    }
   }
-  return rows;
+  if (best.image.empty()) {
+    fail(ExitStatus::bad_input, "{}: line {} is '{}' (lines are IMAGE CLASS); check the file",
+         file.path, line.number, line.text);
+  }
+  return best;
 }
 
-std::optional<std::int32_t> index_of(std::string_view name, std::span<const std::string> classes) {
-  const auto found = std::lower_bound(classes.begin(), classes.end(), name);
-  if (found == classes.end() || *found != name) return std::nullopt;
-  return static_cast<std::int32_t>(found - classes.begin());
-}
-
-std::int32_t label_of(const NamedText& file, const Row& row, std::span<const std::string> classes) {
-  if (const auto index = index_of(row.label, classes)) return *index;
-  const auto number = number_in(row.label);
-  if (number && *number >= 0 && *number < static_cast<std::int64_t>(classes.size())) {
-    return static_cast<std::int32_t>(*number);
-  }
+[[noreturn]] void refuse_label(const NamedText& file, const Row& row,
+                               std::span<const std::string> classes) {
   fail(ExitStatus::bad_input,
        "{}: line {} gives {} the class '{}' (neither one of the {} training classes, {} to {}, nor "
        "a number from 0 to {}); check the file",
@@ -127,43 +147,73 @@ std::int32_t label_of(const NamedText& file, const Row& row, std::span<const std
        classes.size() - 1);
 }
 
-std::vector<std::int32_t> labels_by_name(const NamedText& file, std::span<const Row> rows,
+/// How a file gives classes: by name, or by the number in the order of the names. One meaning for
+/// the whole file, since a number may be both.
+enum class LabelMeaning { name, number };
+
+LabelMeaning meaning_of(const NamedText& file, std::span<const Row> rows,
+                        std::span<const std::string> classes) {
+  const auto is_name = [&](const Row& row) { return index_of(row.label, classes).has_value(); };
+  const auto name = std::ranges::find_if(rows, is_name);
+  const auto other = std::ranges::find_if_not(rows, is_name);
+  if (other == rows.end()) return LabelMeaning::name;
+  if (name == rows.end()) return LabelMeaning::number;
+  if (!number_in(other->label)) refuse_label(file, *other, classes);
+  fail(ExitStatus::bad_input,
+       "{}: {} (line {}) is the name of a class, but {} (line {}) is not (a file gives classes by "
+       "their names, or all by their numbers from 0 in the order of the names); use the names",
+       file.path, name->label, name->line, other->label, other->line);
+}
+
+std::int32_t label_of(const NamedText& file, const Row& row, LabelMeaning meaning,
+                      std::span<const std::string> classes) {
+  if (meaning == LabelMeaning::name) return *index_of(row.label, classes);
+  const auto number = number_in(row.label);
+  if (!number || *number < 0 || *number >= static_cast<std::int64_t>(classes.size())) {
+    refuse_label(file, row, classes);
+  }
+  return static_cast<std::int32_t>(*number);
+}
+
+std::vector<std::int32_t> labels_by_name(const NamedText& file, std::span<const Line> lines,
                                          const Unlabelled& unlabelled) {
-  std::unordered_map<std::string_view, std::size_t> images;
+  ImageIndices images;
   for (std::size_t i = 0; i < unlabelled.images.size(); ++i) {
     const std::string_view name = unlabelled.images[i];
     images.emplace(name, i);
     images.emplace(name.substr(0, name.find_last_of('.')), i);
   }
-  std::vector<std::int32_t> labels(unlabelled.images.size(), -1);
-  const Row* first_absent = nullptr;
-  std::size_t absent = 0;
-  for (const Row& row : rows) {
-    const auto found = images.find(row.image);
-    if (found == images.end()) {
-      if (absent++ == 0) first_absent = &row;
-      continue;
-    }
-    std::int32_t& label = labels[found->second];
-    if (label >= 0) {
-      fail(ExitStatus::bad_input, "{}: line {} gives {} a second label; remove one of the lines",
-           file.path, row.line, row.image);
-    }
-    label = label_of(file, row, unlabelled.classes);
+  std::vector<Row> rows;
+  if (lines.front().text == kaggle_header) {
+    rows = kaggle_rows(file, lines.subspan(1));
+  } else {
+    for (const Line& line : lines) rows.push_back(list_row(file, line, images, unlabelled.classes));
   }
-  if (absent > 0) {
+  const auto absent = std::stable_partition(
+      rows.begin(), rows.end(), [&](const Row& row) { return images.contains(row.image); });
+  if (const auto count = rows.end() - absent; count > 0) {
     fail(ExitStatus::bad_input,
          "{} labels {} image{} that {} not there, such as {} in line {}; check the file, or copy "
          "the images again",
-         file.path, absent, absent == 1 ? "" : "s", absent == 1 ? "is" : "are", first_absent->image,
-         first_absent->line);
+         file.path, count, count == 1 ? "" : "s", count == 1 ? "is" : "are", absent->image,
+         absent->line);
+  }
+  const LabelMeaning meaning = meaning_of(file, rows, unlabelled.classes);
+  std::vector<std::int32_t> labels(unlabelled.images.size(), -1);
+  for (const Row& row : rows) {
+    std::int32_t& label = labels[images.find(row.image)->second];
+    if (label >= 0) {
+      fail(ExitStatus::bad_input, "{}: line {} gives {} a second label; keep one of the lines",
+           file.path, row.line, row.image);
+    }
+    label = label_of(file, row, meaning, unlabelled.classes);
   }
   const auto without = std::count(labels.begin(), labels.end(), -1);
   if (without > 0) {
     const auto first = std::find(labels.begin(), labels.end(), -1) - labels.begin();
     fail(ExitStatus::bad_input,
-         "{} has no label for {} of {} images, such as {}; check the file, or remove the images",
-         file.path, without, labels.size(), unlabelled.images[static_cast<std::size_t>(first)]);
+         "{} has no label for {} of {} images, such as {}; check the file and --input", file.path,
+         without, labels.size(), unlabelled.images[static_cast<std::size_t>(first)]);
   }
   return labels;
 }
@@ -191,7 +241,8 @@ std::vector<std::int32_t> labels_by_order(const NamedText& file, std::span<const
            "{}: line {} is the class {}, which --class-ids lacks; check both", file.path,
            line.number, line.text);
     }
-    const auto index = index_of(found->second, unlabelled.classes);
+    auto index = index_of(found->second, unlabelled.classes);
+    if (!index) index = index_of(first_word(found->second), unlabelled.classes);
     if (!index) {
       fail(ExitStatus::bad_input,
            "{}: line {} is {}, by --class-ids class {} (not one of the {} training classes); check "
@@ -214,7 +265,7 @@ ClassIds parse_class_ids(const NamedText& file) {
   for (const Line& line : lines_of(file)) {
     const Fields fields = split_first(file, line, "ID CLASS, such as '1 n02119789'");
     const auto id = number_in(fields.first);
-    if (!id || !ids.emplace(*id, first_word(fields.second)).second) {
+    if (!id || !ids.emplace(*id, fields.second).second) {
       fail(ExitStatus::bad_input, "{}: line {} begins with {} ({}); check the file", file.path,
            line.number, fields.first,
            id ? "an earlier line does too" : "lines are ID CLASS, such as '1 n02119789'");
@@ -235,10 +286,7 @@ std::vector<std::int32_t> parse_labels(const NamedText& file, const Unlabelled& 
          "numbers); drop --class-ids",
          file.path);
   }
-  const bool kaggle = lines.front().text == kaggle_header;
-  return labels_by_name(
-      file, kaggle ? kaggle_rows(file, std::span(lines).subspan(1)) : list_rows(file, lines),
-      unlabelled);
+  return labels_by_name(file, lines, unlabelled);
 }
 
 std::vector<std::int32_t> read_labels(const LabelPaths& paths, std::span<const std::string> images,
@@ -256,11 +304,10 @@ std::vector<ClassName> parse_class_names(const NamedText& file) {
   std::vector<ClassName> names;
   std::unordered_map<std::string_view, std::int64_t> seen;
   for (const Line& line : lines_of(file)) {
-    const Fields fields =
-        split_first(file, line, "CLASS NAME, such as 'n01440764 tench, Tinca tinca'");
+    const Fields fields = split_first(file, line, class_name_lines);
     const auto [earlier, is_new] = seen.emplace(fields.first, line.number);
     if (!is_new) {
-      fail(ExitStatus::bad_input, "{}: line {} names {}, as line {} does; remove one of the lines",
+      fail(ExitStatus::bad_input, "{}: line {} names {}, as line {} does; keep one of the lines",
            file.path, line.number, fields.first, earlier->second);
     }
     names.push_back({.id = std::string(fields.first), .name = std::string(fields.second)});
@@ -269,8 +316,24 @@ std::vector<ClassName> parse_class_names(const NamedText& file) {
 }
 
 std::vector<std::string> names_of(std::span<const std::string> classes, const NamedText& file) {
-  std::unordered_map<std::string, std::string> known;
-  for (ClassName& name : parse_class_names(file)) known.emplace(name.id, std::move(name.name));
+  std::unordered_map<std::string_view, std::string_view> known;
+  const std::vector<Line> lines = lines_of(file);
+  for (const Line& line : lines) {
+    Fields fields = split_first(file, line, class_name_lines);
+    // A class may have blanks: the longest one with which the line begins.
+    for (std::size_t at = line.text.find_last_of(separators);
+         at != std::string_view::npos && at > 0; at = line.text.find_last_of(separators, at - 1)) {
+      const std::string_view id = field(line.text.substr(0, at));
+      const std::string_view name = field(line.text.substr(at));
+      if (name.empty() || !index_of(id, classes)) continue;
+      fields = {.first = id, .second = name};
+      break;
+    }
+    if (!known.emplace(fields.first, fields.second).second) {
+      fail(ExitStatus::bad_input, "{}: line {} names {}, as an earlier line does; keep one of them",
+           file.path, line.number, fields.first);
+    }
+  }
   std::vector<std::string> names;
   for (const std::string& id : classes) {
     const auto found = known.find(id);
@@ -279,7 +342,7 @@ std::vector<std::string> names_of(std::span<const std::string> classes, const Na
            "{} does not name class {} (each of the {} classes needs a line); add it", file.path, id,
            classes.size());
     }
-    names.push_back(found->second);
+    names.emplace_back(found->second);
   }
   return names;
 }

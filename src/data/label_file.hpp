@@ -19,7 +19,7 @@ struct NamedText {
 
 /// Class numbers of ILSVRC's development kit and the classes they stand for.
 using ClassIds = std::map<std::int64_t, std::string>;
-/// Lines "ID CLASS". Error(bad_input).
+/// Lines "ID CLASS"; the class is the rest of the line, or its first word. Error(bad_input).
 [[nodiscard]] ClassIds parse_class_ids(const NamedText& file);
 
 /// A set of images without class folders.
@@ -31,7 +31,8 @@ struct Unlabelled {
 
 /// The label of each image: the index of its class. The format is found by content:
 /// - "ImageId,PredictionString", then "IMAGE,CLASS ..." (Kaggle's LOC_val_solution.csv);
-/// - "IMAGE CLASS", with a class's name or index; an image's name with or without its extension;
+/// - "IMAGE CLASS", with the names of classes, or in the whole file their indices; an image's name
+///   with or without its extension; names may have blanks;
 /// - a number on each line, in the order of the images' names (ILSVRC's validation ground truth),
 ///   which needs `class_ids`.
 /// Error(bad_input) unless each image has exactly one label and each label an image.

@@ -111,7 +111,9 @@ BOOST_AUTO_TEST_CASE(text_has_one_form_whatever_wrote_it) {
 
   BOOST_TEST(read(directory, "") == "");
   BOOST_TEST(read(directory, "a\nb") == "a\nb");
-  BOOST_TEST(read(directory, "\xEF\xBB\xBF" "a\r\n\r\nb\r\n") == "a\n\nb\n");
+  BOOST_TEST(read(directory,
+                  "\xEF\xBB\xBF"
+                  "a\r\n\r\nb\r\n") == "a\n\nb\n");
   BOOST_TEST(read(directory, "a\rb\r") == "a\rb\r");
   const std::string large(100'000, 'x');
   BOOST_TEST(read(directory, large) == large);
@@ -124,7 +126,13 @@ BOOST_AUTO_TEST_CASE(a_file_without_a_size_is_read_to_its_end) {
 BOOST_AUTO_TEST_CASE(other_encodings_and_binary_files_are_named) {
   const TemporaryDirectory directory;
 
-  check_error([&] { read(directory, "\xFF\xFE" "a\0"sv); }, ExitStatus::bad_input, "UTF-16");
+  check_error(
+      [&] {
+        read(directory,
+             "\xFF\xFE"
+             "a\0"sv);
+      },
+      ExitStatus::bad_input, "UTF-16");
   check_error([&] { read(directory, "\xFE\xFF\0a"sv); }, ExitStatus::bad_input, "UTF-16");
   check_error([&] { read(directory, "\xFF\xFE\0\0a\0\0\0"sv); }, ExitStatus::bad_input, "UTF-32");
   check_error([&] { read(directory, "ab\0c"sv); }, ExitStatus::bad_input, "byte 2 is zero");
@@ -132,7 +140,8 @@ BOOST_AUTO_TEST_CASE(other_encodings_and_binary_files_are_named) {
 
 BOOST_AUTO_TEST_CASE(listings_leave_hidden_and_temporary_names_out) {
   const TemporaryDirectory directory;
-  for (const char* name : {"b", "a", "._a", ".nfs0001", "a~", ".a.swp", "a.swp", "__MACOSX", "_a"}) {
+  for (const char* name :
+       {"b", "a", "._a", ".nfs0001", "a~", ".a.swp", "a.swp", "__MACOSX", "_a"}) {
     write_file(directory / name, "");
   }
   fs::create_symlink("absent", directory / "dangling");

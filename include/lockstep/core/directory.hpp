@@ -17,14 +17,14 @@ namespace lockstep {
 
 struct DirectoryEntry {
   std::string name;
-  int error = 0;              ///< errno if it cannot be examined, as a dangling link
-  struct stat status {};      ///< of a link's target, unless `error`
+  int error = 0;          ///< errno if it cannot be examined, as a dangling link
+  struct stat status {};  ///< of a link's target, unless `error`
   [[nodiscard]] bool is_directory() const noexcept { return error == 0 && S_ISDIR(status.st_mode); }
   [[nodiscard]] bool is_file() const noexcept { return error == 0 && S_ISREG(status.st_mode); }
 };
 
-/// The names in a directory that are not hidden or temporary, sorted. Error(status_of_read_failure())
-/// if it cannot be listed, with `suggestion`.
+/// The names in a directory that are not hidden or temporary, sorted.
+/// Error(status_of_read_failure()) if it cannot be listed, with `suggestion`.
 [[nodiscard]] std::vector<std::string> names_in(
     const std::string& directory, const char* suggestion = "check the path and its permissions");
 
