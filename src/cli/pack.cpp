@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -69,12 +70,13 @@ void add_image_options(OptionTable<PackArguments>& table) {
                                      .unit = "",
                                      .min = 1,
                                      .max = 100})
-      .add(&PackArguments::on_bad,
-           {.name = "on-bad",
-            .help = "stop at an image that does not decode, or skip it and list it in "
-                    "skipped.txt",
-            .unit = "",
-            .choices = {"stop", "skip"}})
+      .add(
+          &PackArguments::on_bad,
+          {.name = "on-bad",
+           .help = "stop at an image that does not decode, or at an entry that looks like data and "
+                   "has no place; or skip it and list it in skipped.txt",
+           .unit = "",
+           .choices = {"stop", "skip"}})
       .add(&PackArguments::val_labels,
            {.name = "val-labels",
             .help = "file with the classes of validation images that are in no class folders: "
@@ -136,8 +138,8 @@ void print_help() {
       "  mnist       {{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte[.gz]: MNIST, Fashion-MNIST, "
       "...\n"
       "  cifar       the binary version of CIFAR-10 or CIFAR-100 (fine labels)\n"
-      "  folder      CLASS/*.png|*.jpg, or train/CLASS/... and val/CLASS/...; with --val-labels,\n"
-      "              val/*.JPEG\n"
+      "  folder      CLASS/**: JPEG and PNG files, or train/CLASS/** and val/CLASS/**; with\n"
+      "              --val-labels, val/*.JPEG\n"
       "  tar         ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, which needs "
       "--val-labels\n"
       "  webdataset  train/*.tar and val/*.tar, or *-train-*.tar and *-val*.tar: images with .cls "
@@ -213,7 +215,8 @@ ImageOptions image_options(const PackArguments& arguments) {
                        .quality = arguments.quality,
                        .val_labels = arguments.val_labels,
                        .class_ids = arguments.class_ids,
-                       .class_names = arguments.class_names};
+                       .class_names = arguments.class_names,
+                       .on_bad = arguments.on_bad};
   if (arguments.image_width > 0) options.image_width = arguments.image_width;
   if (arguments.short_side > 0) options.short_side = arguments.short_side;
   return options;
@@ -242,6 +245,21 @@ std::unique_ptr<PackSource> open_source(const PackArguments& arguments, Communic
   return source;
 }
 
+nlohmann::ordered_json to_json(const std::map<std::string, EntryFates::LeftOut>& left_out) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [reason, of] : left_out) {
+    object[reason] = {{"entries", of.entries}, {"first", of.first}};
+  }
+  return object;
+}
+
+void print_left_out(const PackResult& result) {
+  for (const auto& [reason, of] : result.left_out) {
+    fmt::print("  other  {:>9} {}, such as {}\n", of.entries, reason, of.first.front());
+  }
+  for (const std::string& note : result.notes) fmt::print("  note: {}\n", note);
+}
+
 void print_result(const PackResult& result, const PackArguments& arguments, double seconds) {
   if (arguments.json) {
     const nlohmann::ordered_json object{
@@ -249,6 +267,9 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
         {"train_samples", result.train_samples},
         {"val_samples", result.val_samples},
         {"skipped", result.skipped},
+        {"entries", entries_of(result)},
+        {"left_out", to_json(result.left_out)},
+        {"notes", result.notes},
         {"re_encoded", result.re_encoded},
         {"resized", result.resized},
         {"shards", result.train_shards + result.val_shards},
@@ -272,6 +293,7 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
   } else {
     fmt::print("  val         none (the source has no test part)\n");
   }
+  print_left_out(result);
   fmt::print("  mean   {:.4f}\n  std    {:.4f}\n", fmt::join(result.mean, " "),
              fmt::join(result.std, " "));
   if (result.earlier_shards > 0) {
@@ -287,6 +309,22 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
                result.re_encoded == 1 ? " was" : "s were");
   }
   fmt::print("next: lockstep train --data {}\n", arguments.output);
+}
+
+/// Error(usage) if the shards would be written into the input, which a second packing would then
+/// read.
+void require_output_outside(const PackArguments& arguments) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path input = fs::weakly_canonical(fs::absolute(arguments.input), ignored);
+  const fs::path output = fs::weakly_canonical(fs::absolute(arguments.output), ignored);
+  const fs::path from_input = output.lexically_relative(input);
+  if (from_input.empty() || *from_input.begin() == "..") return;
+  fail(
+      ExitStatus::usage,
+      "--output {} is {} --input {} (its shards would be taken for data); give a directory outside "
+      "of it",
+      arguments.output, from_input == "." ? "equal to" : "below", arguments.input);
 }
 
 void warn_of_skipped(const PackResult& result, const PackArguments& arguments) {
@@ -306,6 +344,9 @@ ExitStatus run_pack(Invocation& invocation) {
   }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     const PackArguments arguments = parse(invocation.arguments);
+    collectively(job.comm(), [&] {
+      if (job.is_first()) require_output_outside(arguments);
+    });
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<PackSource> source = open_source(arguments, job.comm());
     PackOptions options{.directory = arguments.output,

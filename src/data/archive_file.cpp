@@ -5,6 +5,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -36,6 +38,20 @@ void ArchiveFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
     fail(ExitStatus::no_input, "{} ends at byte {} (it was longer when it was listed); pack again",
          path_, offset + *count);
   }
+}
+
+JudgedFile ArchiveFile::judge(const TarMember& member) const {
+  if (const std::string special = member.special; !special.empty()) {
+    if (!has_image_extension(member.name)) return {.reason = special};
+    return {.use = ImageUse::refused, .reason = special + " that is named as an image"};
+  }
+  std::array<std::byte, first_image_bytes> buffer{};
+  return judge_image(member.name, [&]() -> std::span<const std::byte> {
+    const auto first =
+        std::span(buffer).first(std::min<std::uint64_t>(member.bytes, buffer.size()));
+    read(member.offset, first);
+    return first;
+  });
 }
 
 void ArchiveFile::for_each_member(const TarMember& inner,

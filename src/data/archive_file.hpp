@@ -1,5 +1,6 @@
 #pragma once
 
+#include "image_kind.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "tar_archive.hpp"
 
@@ -23,7 +24,10 @@ class ArchiveFile final {
   /// Reads exactly these bytes. Error(no_input).
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;
 
-  /// Visits the regular files of the archive, or of the archive in bytes [begin, end).
+  /// judge_image() of a member; one that is no regular file is refused if it is named as an image.
+  [[nodiscard]] JudgedFile judge(const TarMember& member) const;
+
+  /// Visits the entries of the archive but folders, or those of the archive `inner` in it.
   void for_each_member(FunctionRef<void(const TarMember&)> visit) const {
     for_each_member({.name = "", .offset = 0, .bytes = size_}, visit);
   }

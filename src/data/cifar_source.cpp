@@ -54,11 +54,13 @@ std::unique_ptr<PackSource> open_cifar_source(const std::string& directory) {
   std::error_code ignored;
   if (fs::exists(base / files.val, ignored)) append(val, (base / files.val).string(), files.layout);
 
+  std::vector<std::string> used{(base / files.val).string(), (base / files.names).string()};
+  for (const std::string& name : files.train) used.push_back((base / name).string());
   SourceInfo info{.image = {.channels = cifar_channels, .height = cifar_side, .width = cifar_side},
                   .encoded = false,
                   .classes = files.layout.classes,
                   .class_names = read_lines((base / files.names).string()),
-                  .identity = 0};
+                  .fates = entries_beside(directory, used)};
   if (!info.class_names.empty() &&
       info.class_names.size() != static_cast<std::size_t>(info.classes)) {
     fail(ExitStatus::bad_input, "{}: holds {} class names (CIFAR-{} has {}); fetch it again",

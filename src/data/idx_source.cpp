@@ -12,9 +12,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// NAME, or else NAME.gz; nullopt if neither exists.
+/// NAME, or else NAME.gz; nullopt if neither exists. Some copies have "images.idx3" for
+/// "images-idx3".
 std::optional<std::string> find_file(const std::string& directory, const std::string& name) {
-  for (const std::string& candidate : {name, name + ".gz"}) {
+  std::string dotted = name;
+  dotted[dotted.find("-idx")] = '.';
+  for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
     const fs::path path = fs::path(directory) / candidate;
     std::error_code ignored;
     if (fs::exists(path, ignored)) return path.string();
@@ -43,6 +46,7 @@ struct LoadedPart {
   std::int64_t height = 0;
   std::int64_t width = 0;
   PixelPart pixels;
+  std::vector<std::string> files;
 };
 
 LoadedPart load_part(const std::string& directory, const std::string& prefix) {
@@ -59,7 +63,10 @@ LoadedPart load_part(const std::string& directory, const std::string& prefix) {
     fail(ExitStatus::bad_input, "{} has {} images of {}x{} pixels (nothing to pack); check --input",
          image_path, images.dims[0], images.dims[1], images.dims[2]);
   }
-  LoadedPart part{.height = images.dims[1], .width = images.dims[2], .pixels = {}};
+  LoadedPart part{.height = images.dims[1],
+                  .width = images.dims[2],
+                  .pixels = {},
+                  .files = {image_path, label_path}};
   part.pixels.images = std::move(images.values);
   part.pixels.labels.reserve(labels.values.size());
   for (const std::byte label : labels.values) {
@@ -89,11 +96,13 @@ std::unique_ptr<PackSource> open_mnist_source(const std::string& directory) {
       classes = std::max<std::int64_t>(classes, label + 1);
     }
   }
+  std::vector<std::string> files = train.files;
+  files.insert(files.end(), val.files.begin(), val.files.end());
   SourceInfo info{.image = {.channels = 1, .height = train.height, .width = train.width},
                   .encoded = false,
                   .classes = classes,
                   .class_names = {},
-                  .identity = 0};
+                  .fates = entries_beside(directory, files)};
   for (std::int64_t i = 0; i < classes; ++i) info.class_names.push_back(std::to_string(i));
   return make_pixel_source(std::move(info), std::move(train.pixels), std::move(val.pixels));
 }

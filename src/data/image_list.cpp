@@ -20,6 +20,22 @@ template <typename T>
   return bytes.substr(count * sizeof(T));
 }
 
+/// Each text ends with a zero byte.
+std::string joined(const std::vector<std::string>& texts) {
+  std::string bytes;
+  for (const std::string& text : texts) bytes.append(text).push_back('\0');
+  return bytes;
+}
+
+std::vector<std::string> split(std::string_view bytes) {
+  std::vector<std::string> texts;
+  while (!bytes.empty()) {
+    texts.emplace_back(bytes.substr(0, bytes.find('\0')));
+    bytes.remove_prefix(texts.back().size() + 1);
+  }
+  return texts;
+}
+
 }  // namespace
 
 void ImageList::add(const ListedImage& image, std::string_view name) {
@@ -51,37 +67,45 @@ std::string_view ImageList::take_bytes(std::string_view bytes) {
   return bytes.substr(sizes[1]);
 }
 
-ImageList list_on_all_ranks(Communicator& comm, std::size_t items,
-                            const std::function<ImageList(std::size_t)>& list) {
+void ListedEntries::append(const ListedEntries& other) {
+  images.append(other.images);
+  fates.append(other.fates);
+}
+
+std::vector<ListedEntries> list_on_all_ranks(
+    Communicator& comm, std::size_t items, const std::function<ListedEntries(std::size_t)>& list) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   std::string mine;
   collectively(comm, [&] {
     for (auto item = static_cast<std::size_t>(comm.rank()); item < items; item += ranks) {
-      list(item).put_bytes(mine);
+      const ListedEntries entries = list(item);
+      entries.images.put_bytes(mine);
+      const std::string fates = joined(entries.fates.to_texts());
+      put(mine, std::vector<std::uint64_t>{fates.size()});
+      mine += fates;
     }
   });
   const std::vector<std::string> bytes = all_gather_text(comm, mine);
   std::vector<std::string_view> rest(bytes.begin(), bytes.end());
-  ImageList all;
+  std::vector<ListedEntries> all(items);
   for (std::size_t item = 0; item < items; ++item) {
-    ImageList of_item;
-    rest[item % ranks] = of_item.take_bytes(rest[item % ranks]);
-    all.append(of_item);
+    std::string_view& from = rest[item % ranks];
+    from = all[item].images.take_bytes(from);
+    std::vector<std::uint64_t> size;
+    from = take(from, 1, size);
+    all[item].fates = EntryFates::from_texts(split(from.substr(0, size[0])));
+    from.remove_prefix(size[0]);
   }
   return all;
 }
 
 std::vector<std::string> broadcast_texts(Communicator& comm,
                                          const std::vector<std::string>& texts) {
-  std::string joined;
-  for (const std::string& text : texts) joined.append(text).push_back('\0');
-  joined = broadcast_text(comm, std::move(joined));
-  std::vector<std::string> all;
-  for (std::size_t begin = 0; begin < joined.size();) {
-    all.emplace_back(joined.data() + begin);
-    begin += all.back().size() + 1;
-  }
-  return all;
+  return split(broadcast_text(comm, joined(texts)));
+}
+
+EntryFates broadcast_fates(Communicator& comm, const EntryFates& fates) {
+  return EntryFates::from_texts(broadcast_texts(comm, fates.to_texts()));
 }
 
 }  // namespace lockstep

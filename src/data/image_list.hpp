@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/entry_fates.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,13 @@ class ImageList final {
   /// `name` without zero bytes.
   void add(const ListedImage& image, std::string_view name);
   void append(const ImageList& other);
+  /// Gives all images this container and label.
+  void place_in(std::int32_t container, std::int32_t label) noexcept {
+    for (ListedImage& image : images_) {
+      image.container = container;
+      image.label = label;
+    }
+  }
 
   [[nodiscard]] std::int64_t size() const noexcept {
     return static_cast<std::int64_t>(images_.size());
@@ -46,6 +54,14 @@ class ImageList final {
   std::string names_;  ///< each ends with a zero byte
 };
 
+/// What one folder or archive holds: its images, and what became of its other entries.
+struct ListedEntries {
+  ImageList images = {};
+  EntryFates fates = {};
+
+  void append(const ListedEntries& other);
+};
+
 /// All images of a source.
 struct ImageListing {
   std::int64_t classes = 0;
@@ -53,16 +69,20 @@ struct ImageListing {
   std::vector<std::string> containers = {};   ///< paths of the folders or archives with the images
   bool archives = false;                      ///< containers are tar archives
   ImageList train = {};
-  ImageList val = {};  ///< empty if there is no such part
+  ImageList val = {};                   ///< empty if there is no such part
+  EntryFates fates = {};                ///< of all other entries
+  std::vector<std::string> notes = {};  ///< choices that the input left open, for the user
 };
 
-/// Collective. Makes the list of each item by `list` on one rank, so that no folder is read twice;
-/// returns the lists of all items, joined in order. All ranks return or all throw the same Error.
-[[nodiscard]] ImageList list_on_all_ranks(Communicator& comm, std::size_t items,
-                                          const std::function<ImageList(std::size_t)>& list);
+/// Collective. Lists each item by `list` on one rank, so that no folder is read twice; returns what
+/// the items hold, in order. All ranks return or all throw the same Error.
+[[nodiscard]] std::vector<ListedEntries> list_on_all_ranks(
+    Communicator& comm, std::size_t items, const std::function<ListedEntries(std::size_t)>& list);
 
 /// Returns rank 0's texts, which have no zero bytes, on every rank.
 [[nodiscard]] std::vector<std::string> broadcast_texts(Communicator& comm,
                                                        const std::vector<std::string>& texts);
+/// The same for fates.
+[[nodiscard]] EntryFates broadcast_fates(Communicator& comm, const EntryFates& fates);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "archive_file.hpp"
 #include "folder_listing.hpp"
+#include "image_kind.hpp"
 #include "image_list.hpp"
 #include "imagenet_archives.hpp"
 #include "label_file.hpp"
@@ -13,7 +14,6 @@
 #include "webdataset_listing.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -21,21 +21,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t rgb = 3;
-
-bool starts_with(std::span<const std::byte> bytes, std::span<const std::uint8_t> magic) {
-  return bytes.size() >= magic.size() &&
-         std::equal(magic.begin(), magic.end(), bytes.begin(), [](std::uint8_t a, std::byte b) {
-           return a == std::to_integer<std::uint8_t>(b);
-         });
-}
-
-// The first bytes decide the file type, since names lie (ImageNet has a PNG file called .JPEG).
-bool is_jpeg(std::span<const std::byte> file) {
-  return starts_with(file, std::array<std::uint8_t, 3>{0xFF, 0xD8, 0xFF});
-}
-bool is_png(std::span<const std::byte> file) {
-  return starts_with(file, std::array<std::uint8_t, 4>{0x89, 'P', 'N', 'G'});
-}
 
 std::string settings_of(const ImageOptions& options) {
   if (!options.keep_encoded) {
@@ -61,6 +46,8 @@ class ImageSource final : public PackSource {
     info_.settings = settings_of(options);
     info_.classes = listing_.classes;
     info_.class_names = listing_.class_names;
+    info_.fates = std::move(listing_.fates);
+    info_.notes = std::move(listing_.notes);
     for (const std::string& name : listing_.class_names) {
       info_.identity = crc32c(name + "\n", info_.identity);
     }
@@ -95,7 +82,8 @@ class ImageSource final : public PackSource {
     const ListedImage& image = of(part)[index];
     read_file(part, index);
     sample.label = image.label;
-    const bool jpeg = is_jpeg(file_);
+    // The first bytes decide the format, since names lie (ImageNet has a PNG file called .JPEG).
+    const bool jpeg = image_format(file_) == "JPEG";
     decode(jpeg);
     if (!info_.encoded) {
       fit(sample);
@@ -140,12 +128,11 @@ class ImageSource final : public PackSource {
   void decode(bool jpeg) {
     if (jpeg) {
       decode_jpeg(file_, rgb, decoded_);
-    } else if (is_png(file_)) {
+    } else if (image_format(file_) == "PNG") {
       decode_png(file_, rgb, decoded_);
     } else {
-      fail(ExitStatus::bad_input,
-           "neither a JPEG nor a PNG file by its first bytes ({} bytes); replace or remove it",
-           file_.size());
+      fail(ExitStatus::bad_input, "{} ({} bytes); convert or replace it",
+           describe_unread_image(file_), file_.size());
     }
   }
 
@@ -209,13 +196,14 @@ void name_classes(const ImageOptions& options, ImageListing& listing, Communicat
 }  // namespace
 
 std::unique_ptr<PackSource> open_folder_source(const ImageOptions& options, Communicator& comm) {
-  ImageListing listing = list_folder(options.directory, label_paths(options), comm);
+  ImageListing listing = list_folder(options.directory, label_paths(options), options.on_bad, comm);
   name_classes(options, listing, comm);
   return std::make_unique<ImageSource>(std::move(listing), options);
 }
 
 std::unique_ptr<PackSource> open_tar_source(const ImageOptions& options, Communicator& comm) {
-  ImageListing listing = list_imagenet_archives(options.directory, label_paths(options), comm);
+  ImageListing listing =
+      list_imagenet_archives(options.directory, label_paths(options), options.on_bad, comm);
   name_classes(options, listing, comm);
   return std::make_unique<ImageSource>(std::move(listing), options);
 }
@@ -223,7 +211,7 @@ std::unique_ptr<PackSource> open_tar_source(const ImageOptions& options, Communi
 std::unique_ptr<PackSource> open_webdataset_source(const ImageOptions& options,
                                                    Communicator& comm) {
   return std::make_unique<ImageSource>(
-      list_webdataset(options.directory, options.class_names, comm), options);
+      list_webdataset(options.directory, options.class_names, options.on_bad, comm), options);
 }
 
 }  // namespace lockstep

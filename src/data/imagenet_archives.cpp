@@ -1,7 +1,8 @@
 #include "imagenet_archives.hpp"
 
 #include "archive_file.hpp"
-#include "image_name.hpp"
+#include "class_folder.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
@@ -21,8 +22,13 @@ void sort_by_name(std::vector<TarMember>& members) {
             [](const TarMember& left, const TarMember& right) { return left.name < right.name; });
 }
 
+/// The last part of a path.
+std::string_view file_name(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
 /// Where the archive of each class lies in the archive of training images, sorted by name.
-std::vector<TarMember> class_archives(const std::string& path) {
+std::vector<TarMember> class_archives(const std::string& path, EntryFates& fates) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     fail(ExitStatus::no_input,
@@ -31,6 +37,10 @@ std::vector<TarMember> class_archives(const std::string& path) {
   }
   std::vector<TarMember> classes;
   ArchiveFile(path).for_each_member([&](const TarMember& member) {
+    if (is_hidden_or_temporary(file_name(member.name))) {
+      fates.leave_out(hidden_reason, path + "/" + member.name);
+      return;
+    }
     if (!member.name.ends_with(archive_ending) || member.name.find('/') != std::string::npos) {
       fail(ExitStatus::bad_input,
            "{} holds {} (--from tar reads an archive of archives, one CLASS.tar for each class); "
@@ -51,44 +61,67 @@ std::vector<TarMember> class_archives(const std::string& path) {
   return classes;
 }
 
-/// The images of an archive, or of the archive `inner` in it, sorted by name.
-std::vector<TarMember> images_in(const ArchiveFile& file, const TarMember& inner) {
-  std::vector<TarMember> images;
+struct ArchivedImages {
+  std::vector<TarMember> images;  ///< sorted by name
+  EntryFates fates;
+};
+
+/// What is in an archive, or in the archive `inner` in it.
+ArchivedImages images_in(const ArchiveFile& file, const TarMember& inner, OnBad on_bad) {
+  ArchivedImages found;
+  const std::string path = inner.name.empty() ? file.path() : file.path() + "/" + inner.name;
   file.for_each_member(inner, [&](const TarMember& member) {
-    if (is_image_name(member.name)) images.push_back(member);
+    const std::string name = path + "/" + member.name;
+    if (is_hidden_or_temporary(file_name(member.name))) {
+      found.fates.leave_out(hidden_reason, name);
+      return;
+    }
+    const JudgedFile judged = file.judge(member);
+    const bool is_special = !std::string_view(member.special).empty();
+    if (judged.use == ImageUse::none) {
+      found.fates.leave_out(judged.reason, name);
+    } else if (judged.use == ImageUse::refused && (on_bad == OnBad::stop || is_special)) {
+      found.fates.refuse(judged.reason, name);
+    } else {
+      found.images.push_back(member);
+    }
   });
-  sort_by_name(images);
-  if (images.empty()) {
+  sort_by_name(found.images);
+  if (found.images.empty() && found.fates.unused().empty()) {
     fail(ExitStatus::bad_input,
-         "{}{}{} holds no .jpg, .jpeg or .png file (at least one is needed); copy it again",
-         file.path(), inner.name.empty() ? "" : "/", inner.name);
+         "{} holds no JPEG or PNG file (at least one is needed); copy it again", path);
   }
-  return images;
+  return found;
 }
 
-/// The last part of a path.
-std::string_view file_name(const std::string& path) {
-  return std::string_view(path).substr(path.find_last_of('/') + 1);
-}
-
-ImageList list_validation_images(const std::string& path, const LabelPaths& paths,
-                                 const std::vector<std::string>& classes, std::int32_t container) {
+ListedEntries list_validation_images(const std::string& path, const LabelPaths& paths,
+                                     const std::vector<std::string>& classes, OnBad on_bad) {
   const ArchiveFile file(path);
-  const std::vector<TarMember> images =
-      images_in(file, {.name = "", .offset = 0, .bytes = file.size()});
+  ArchivedImages found = images_in(file, {.name = "", .offset = 0, .bytes = file.size()}, on_bad);
+  ListedEntries listed{.fates = std::move(found.fates)};
+  if (on_bad == OnBad::stop) listed.fates.require_all_used();
   std::vector<std::string> names;
-  names.reserve(images.size());
-  for (const TarMember& image : images) names.emplace_back(file_name(image.name));
+  for (const TarMember& image : found.images) names.emplace_back(file_name(image.name));
   const std::vector<std::int32_t> labels = read_labels(paths, names, classes);
-  ImageList list;
-  for (std::size_t i = 0; i < images.size(); ++i) {
-    list.add({.bytes = images[i].bytes,
-              .offset = images[i].offset,
-              .container = container,
-              .label = labels[i]},
-             images[i].name);
+  for (std::size_t i = 0; i < found.images.size(); ++i) {
+    const TarMember& image = found.images[i];
+    listed.images.add(
+        {.bytes = image.bytes, .offset = image.offset, .container = 1, .label = labels[i]},
+        image.name);
   }
-  return list;
+  return listed;
+}
+
+/// The files beside the two archives. ImageNet's others have no labels, or no images.
+EntryFates files_beside(const std::string& directory) {
+  EntryFates fates;
+  for (const DirectoryEntry& entry : entries_in(directory)) {
+    if (entry.name == train_archive || entry.name == val_archive) continue;
+    fates.leave_out(is_hidden_or_temporary(entry.name) ? hidden_reason
+                                                       : "not one of the archives that are read",
+                    (fs::path(directory) / entry.name).string());
+  }
+  return fates;
 }
 
 /// Whether there are validation images, on rank 0. Error if they have no labels, or labels no
@@ -112,48 +145,58 @@ bool has_validation_images(const std::string& path, bool has_labels) {
 }  // namespace
 
 ImageListing list_imagenet_archives(const std::string& directory,
-                                    const std::optional<LabelPaths>& labels, Communicator& comm) {
+                                    const std::optional<LabelPaths>& labels, OnBad on_bad,
+                                    Communicator& comm) {
   const std::string train = (fs::path(directory) / train_archive).string();
   const std::string val = (fs::path(directory) / val_archive).string();
-  std::vector<TarMember> found;
+  ListedEntries found;  // rank 0's: the archives of the classes
   std::int32_t has_val = 0;
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
-    found = class_archives(train);
+    found.fates = files_beside(directory);
+    for (const TarMember& member : class_archives(train, found.fates)) {
+      found.images.add({.bytes = member.bytes, .offset = member.offset}, member.name);
+    }
     has_val = has_validation_images(val, labels.has_value()) ? 1 : 0;
   });
-  ImageList archives;
-  for (const TarMember& member : found) {
-    archives.add({.bytes = member.bytes, .offset = member.offset}, member.name);
-  }
-  archives = list_on_all_ranks(comm, 1, [&](std::size_t) { return archives; });
+  const ListedEntries top = list_on_all_ranks(comm, 1, [&](std::size_t) { return found; }).front();
+  const ImageList& archives = top.images;
   comm.broadcast(std::span<std::int32_t>(&has_val, 1));
 
-  ImageListing listing{.classes = archives.size(), .containers = {train, val}, .archives = true};
+  ImageListing listing{
+      .classes = archives.size(), .containers = {train, val}, .archives = true, .fates = top.fates};
   for (std::int64_t i = 0; i < archives.size(); ++i) {
     std::string_view name = archives.name(i);
     name.remove_suffix(archive_ending.size());
     listing.class_names.emplace_back(name);
   }
-  listing.train =
-      list_on_all_ranks(comm, static_cast<std::size_t>(archives.size()), [&](std::size_t item) {
-        const auto label = static_cast<std::int64_t>(item);
-        const TarMember inner{.name = std::string(archives.name(label)),
-                              .offset = archives[label].offset,
-                              .bytes = archives[label].bytes};
-        ImageList list;
-        for (const TarMember& image : images_in(ArchiveFile(train), inner)) {
-          list.add({.bytes = image.bytes,
-                    .offset = image.offset,
-                    .label = static_cast<std::int32_t>(label)},
-                   inner.name + "/" + image.name);
-        }
-        return list;
-      });
+  const auto list_class = [&](std::size_t item) {
+    const auto label = static_cast<std::int64_t>(item);
+    const TarMember inner{.name = std::string(archives.name(label)),
+                          .offset = archives[label].offset,
+                          .bytes = archives[label].bytes};
+    ArchivedImages of_class = images_in(ArchiveFile(train), inner, on_bad);
+    ListedEntries entries{.fates = std::move(of_class.fates)};
+    for (const TarMember& image : of_class.images) {
+      entries.images.add(
+          {.bytes = image.bytes, .offset = image.offset, .label = static_cast<std::int32_t>(label)},
+          inner.name + "/" + image.name);
+    }
+    return entries;
+  };
+  for (const ListedEntries& of_class :
+       list_on_all_ranks(comm, static_cast<std::size_t>(archives.size()), list_class)) {
+    listing.train.append(of_class.images);
+    listing.fates.append(of_class.fates);
+  }
+  if (on_bad == OnBad::stop) listing.fates.require_all_used();
   if (has_val != 0) {
-    listing.val = list_on_all_ranks(comm, 1, [&](std::size_t) {
-      return list_validation_images(val, *labels, listing.class_names, 1);
-    });
+    ListedEntries images =
+        list_on_all_ranks(comm, 1, [&](std::size_t) {
+          return list_validation_images(val, *labels, listing.class_names, on_bad);
+        }).front();
+    listing.val = std::move(images.images);
+    listing.fates.append(images.fates);
   }
   return listing;
 }

@@ -3,6 +3,7 @@
 #include "image_list.hpp"
 #include "label_file.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/pack_source.hpp"
 
 #include <optional>
 #include <string>
@@ -16,6 +17,6 @@ namespace lockstep {
 /// validation images.
 [[nodiscard]] ImageListing list_imagenet_archives(const std::string& directory,
                                                   const std::optional<LabelPaths>& labels,
-                                                  Communicator& comm);
+                                                  OnBad on_bad, Communicator& comm);
 
 }  // namespace lockstep

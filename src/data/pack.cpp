@@ -1,9 +1,14 @@
 #include "lockstep/data/pack.hpp"
 
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/data/pixel_statistics.hpp"
+#include "lockstep/data/shard_file.hpp"
+#include "lockstep/io/atomic_file.hpp"
 #include "pack_plan.hpp"
+#include "packing_record.hpp"
 #include "shard_record.hpp"
 #include "shard_writer.hpp"
 #include "skipped_samples.hpp"
@@ -12,6 +17,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <tuple>
 
 namespace lockstep {
@@ -189,24 +195,68 @@ std::uint64_t publish(const std::vector<ShardTask>& tasks, const ShardOrder& ord
       }
     });
   }
-  collectively(comm, [&] {
-    if (comm.rank() == 0) unfinished.end();
-  });
   return comm.all_reduce_value(bytes);
+}
+
+/// Rank 0's finding whether the directory holds all shards of an earlier packing of these settings,
+/// and nothing that `on_bad` would refuse. It says how many were packed then.
+std::optional<PackResult> find_finished(const PackSettings& settings,
+                                        const std::vector<ShardTask>& tasks,
+                                        const PackOptions& options) {
+  std::optional<PackResult> found = read_packing_record(options.directory, settings);
+  if (!found || (options.on_bad == OnBad::stop && found->skipped > 0)) return std::nullopt;
+  std::set<std::string> names;
+  for (const ShardTask& task : tasks) names.insert(task.name);
+  std::uint64_t bytes = 0;
+  for (const std::string& file : names_in(options.directory)) {
+    const auto shard = parse_shard_name(file);
+    if (!shard || (shard->split != "train" && shard->split != "val")) continue;
+    if (names.erase(file) == 0) return std::nullopt;  // of another packing
+    bytes += require_input((fs::path(options.directory) / file).string());
+  }
+  if (!names.empty() || bytes != found->bytes) return std::nullopt;
+  found->earlier_shards = static_cast<std::int64_t>(tasks.size());
+  return found;
+}
+
+/// Gives rank 0's result to all ranks; false if it has none.
+bool broadcast_result(std::optional<PackResult>& result, const PackSettings& settings,
+                      Communicator& comm) {
+  const std::string text =
+      broadcast_text(comm, result ? packing_record_text(*result, settings) : std::string());
+  if (text.empty()) return false;
+  const std::int64_t shards = result ? result->earlier_shards : 0;
+  if (!result) result = parse_packing_record(text, settings);
+  result->earlier_shards = comm.all_reduce_value(shards, ReduceOp::max);
+  return true;
 }
 
 }  // namespace
 
+std::int64_t entries_of(const PackResult& result) {
+  std::int64_t entries = result.train_samples + result.val_samples + result.skipped;
+  for (const auto& [reason, of] : result.left_out) entries += of.entries;
+  return entries;
+}
+
 PackResult pack(PackSource& source, const PackOptions& options, Communicator& comm) {
   require_same_source(source, comm);
   std::vector<ShardTask> tasks;
+  PackSettings settings;
   UnfinishedPacking unfinished(options.directory);
+  std::optional<PackResult> finished;  // rank 0's
   collectively(comm, [&] {
     tasks = plan_shards(source, options);
-    if (comm.rank() == 0) {
-      unfinished.begin(settings_of(source, options, tasks), options.overwrite);
+    settings = settings_of(source, options, tasks);
+    if (comm.rank() != 0) return;
+    if (!options.overwrite) finished = find_finished(settings, tasks, options);
+    if (finished) {
+      unfinished.end_interrupted(settings);
+    } else {
+      unfinished.begin(settings, options.overwrite);
     }
   });
+  if (broadcast_result(finished, settings, comm)) return *finished;
   ShardRecord mine;
   const ShardOrder order = order_shards(tasks, unfinished, options, mine, comm);
   pack_shards(tasks, order, source, options, unfinished, mine, comm);
@@ -219,13 +269,14 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
                                    .mean = statistics.mean(),
                                    .std = statistics.standard_deviation()};
   const std::string list = (fs::path(unfinished.directory()) / skipped_list_name).string();
+  const bool has_list = !record.skipped.empty() || !source.info().fates.unused().empty();
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
-    if (!record.skipped.empty()) write_skipped_list(list, source, record.skipped);
+    if (has_list) write_skipped_list(list, source, record.skipped);
     require_most_of_each_class(source, record.skipped, list);
     // Removes old shards only now that all new ones are written.
     unfinished.begin_publishing();
-    if (!record.skipped.empty()) {
+    if (has_list) {
       write_skipped_list((fs::path(options.directory) / skipped_list_name).string(), source,
                          record.skipped);
     }
@@ -241,18 +292,27 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
     return std::count_if(tasks.begin(), tasks.end(),
                          [&](const ShardTask& task) { return task.part == part; });
   };
-  return {.train_samples = packed(SourcePart::train),
-          .val_samples = packed(SourcePart::val),
-          .skipped = static_cast<std::int64_t>(record.skipped.size()),
-          .re_encoded = record.re_encoded,
-          .resized = record.resized,
-          .train_shards = shards_of(SourcePart::train),
-          .val_shards = shards_of(SourcePart::val),
-          .earlier_shards = static_cast<std::int64_t>(tasks.size() - order.to_pack),
-          .classes = attributes.classes,
-          .bytes = bytes,
-          .mean = attributes.mean,
-          .std = attributes.std};
+  const PackResult result{.train_samples = packed(SourcePart::train),
+                          .val_samples = packed(SourcePart::val),
+                          .skipped = static_cast<std::int64_t>(record.skipped.size()),
+                          .re_encoded = record.re_encoded,
+                          .resized = record.resized,
+                          .train_shards = shards_of(SourcePart::train),
+                          .val_shards = shards_of(SourcePart::val),
+                          .earlier_shards = static_cast<std::int64_t>(tasks.size() - order.to_pack),
+                          .classes = attributes.classes,
+                          .bytes = bytes,
+                          .mean = attributes.mean,
+                          .std = attributes.std,
+                          .left_out = source.info().fates.all(),
+                          .notes = source.info().notes};
+  collectively(comm, [&] {
+    if (comm.rank() != 0) return;
+    write_text_atomically((fs::path(options.directory) / packing_record_name).string(),
+                          packing_record_text(result, settings));
+    unfinished.end();
+  });
+  return result;
 }
 
 }  // namespace lockstep

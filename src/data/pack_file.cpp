@@ -1,10 +1,13 @@
 #include "pack_file.hpp"
 
+#include "image_kind.hpp"
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -97,6 +100,31 @@ std::vector<std::string> read_lines(const std::string& path) {
     if (!line.empty()) lines.push_back(std::move(line));
   }
   return lines;
+}
+
+EntryFates entries_beside(const std::string& directory, const std::vector<std::string>& used) {
+  EntryFates fates;
+  for (const DirectoryEntry& entry : entries_in(directory)) {
+    const std::string path = (std::filesystem::path(directory) / entry.name).string();
+    if (std::ranges::find(used, path) != used.end()) continue;
+    const std::string name = lower_case(entry.name);
+    const bool is_part = name.starts_with("t10k") || name.starts_with("test");
+    // The same file, packed and unpacked, is there twice.
+    const bool is_twin = std::ranges::any_of(used, [&](const std::string& other) {
+      return other == path + ".gz" || other + ".gz" == path;
+    });
+    if (is_part && !is_twin) {
+      fail(
+          ExitStatus::bad_input,
+          "{} looks like test data, but it is not a file that is read; give it its published name, "
+          "or move it out of --input",
+          path);
+    }
+    fates.leave_out(is_hidden_or_temporary(entry.name) ? "hidden or temporary, by its name"
+                                                       : "not one of the files that are read",
+                    path);
+  }
+  return fates;
 }
 
 std::unique_ptr<PackSource> make_pixel_source(SourceInfo info, PixelPart train, PixelPart val) {

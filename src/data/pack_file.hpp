@@ -17,6 +17,11 @@ void read_whole_file(const std::string& path, std::vector<std::byte>& bytes);
 /// Lines without trailing blanks and line ends; skips empty lines. Empty if there is no file.
 [[nodiscard]] std::vector<std::string> read_lines(const std::string& path);
 
+/// The entries of a directory beside the files `used`. Error(bad_input) if one has the name of an
+/// evaluation part: its samples would be missed.
+[[nodiscard]] EntryFates entries_beside(const std::string& directory,
+                                        const std::vector<std::string>& used);
+
 /// Pixels and labels of one part, all in memory.
 struct PixelPart {
   std::vector<std::byte> images;     ///< N x H x W x C

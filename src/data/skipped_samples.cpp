@@ -13,11 +13,14 @@ namespace lockstep {
 void write_skipped_list(const std::string& path, const PackSource& source,
                         const std::vector<SkippedSample>& skipped) {
   std::string text;
-  for (const SkippedSample& sample : skipped) {
-    std::string image = source.describe(sample.part, sample.index);
+  const auto add = [&](std::string image, const std::string& reason) {
     std::replace_if(
         image.begin(), image.end(), [](char c) { return c == '\t' || c == '\n'; }, '?');
-    text += fmt::format("{}\t{}\n", image, sample.reason);
+    text += fmt::format("{}\t{}\n", image, reason);
+  };
+  for (const auto& entry : source.info().fates.unused()) add(entry.path, entry.reason);
+  for (const SkippedSample& sample : skipped) {
+    add(source.describe(sample.part, sample.index), sample.reason);
   }
   write_text_atomically(path, text);
 }

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// Writes the file skipped_list_name: a line for each sample, in the given order.
+/// Writes the file skipped_list_name: a line for each unused entry and each sample, in the given
+/// order.
 void write_skipped_list(const std::string& path, const PackSource& source,
                         const std::vector<SkippedSample>& skipped);
 

@@ -141,9 +141,57 @@ bool read_pax(std::string_view records, Extension& extension) {
   return true;
 }
 
+bool is_zero(std::string_view bytes) {
+  return bytes.find_first_not_of('\0') == std::string_view::npos;
+}
+
+/// An archive ends with two blocks of zeros, and then zeros to fill a record.
+void require_end(const TarArchive& archive, Window& window, std::uint64_t offset) {
+  if (archive.end - offset < 2 * block_bytes) {
+    damaged(archive, offset, "it ends after one block of zeros, and a whole archive after two");
+  }
+  if (!is_zero(window.at(offset + block_bytes, block_bytes))) {
+    damaged(archive, offset, "a block of zeros is followed by something else");
+  }
+  constexpr std::uint64_t piece = 4096;
+  for (std::uint64_t at = offset + 2 * block_bytes; at < archive.end; at += piece) {
+    if (is_zero(window.at(at, std::min(piece, archive.end - at)))) continue;
+    fail(ExitStatus::bad_input,
+         "{} goes on after its end at byte {} (archives joined by cat?); give each archive as a "
+         "file "
+         "of its own",
+         archive.path, offset - archive.begin);
+  }
+}
+
+/// The name of what is no regular file; empty for one.
+const char* special_type(char type) {
+  switch (type) {
+    case '\0':
+    case '0':
+    case '7':
+      return "";
+    case '1':
+      return "a hard link";
+    case '2':
+      return "a symbolic link";
+    case '3':
+    case '4':
+      return "a device";
+    case '6':
+      return "a FIFO";
+    default:
+      return "an entry of unknown type";
+  }
+}
+
 }  // namespace
 
 void for_each_member(const TarArchive& archive, FunctionRef<void(const TarMember&)> visit) {
+  if (archive.end == archive.begin) {
+    fail(ExitStatus::bad_input,
+         "{} is empty (an archive has at least two blocks of zeros); copy it again", archive.path);
+  }
   Window window(archive);
   require_uncompressed(archive, window);
   Extension extension;
@@ -151,7 +199,10 @@ void for_each_member(const TarArchive& archive, FunctionRef<void(const TarMember
     if (archive.end - offset < block_bytes) damaged(archive, offset, "it ends in a header");
     // A copy: reading a long name moves the window.
     const std::string header(window.at(offset, block_bytes));
-    if (header.find_first_not_of('\0') == std::string::npos) return;
+    if (is_zero(header)) {
+      require_end(archive, window, offset);
+      return;
+    }
     if (!has_good_checksum(header)) {
       if (offset != archive.begin) damaged(archive, offset, "a header has a wrong checksum");
       fail(ExitStatus::bad_input,
@@ -181,11 +232,11 @@ void for_each_member(const TarArchive& archive, FunctionRef<void(const TarMember
     if (type == 'S') damaged(archive, begin, "it has a sparse file, which cannot be read");
     std::string name = extension.name ? *extension.name : name_in(header);
     extension = {};
-    const bool regular = type == '0' || type == '\0' || type == '7';
-    if (regular && !name.ends_with('/')) {
-      visit({.name = std::move(name), .offset = begin, .bytes = size});
-    }
+    // Before POSIX, folders were files whose names end with a slash.
+    if (type == '5' || name.ends_with('/')) continue;
+    visit({.name = std::move(name), .offset = begin, .bytes = size, .special = special_type(type)});
   }
+  damaged(archive, archive.end, "it ends without the two blocks of zeros of a whole archive");
 }
 
 }  // namespace lockstep

@@ -18,16 +18,18 @@ struct TarArchive {
   FunctionRef<void(std::uint64_t offset, std::span<std::byte> bytes)> read;
 };
 
-/// A regular file in an archive.
+/// An entry of an archive that is no folder.
 struct TarMember {
   std::string name;
   std::uint64_t offset = 0;  ///< of its bytes in the file
   std::uint64_t bytes = 0;
+  const char* special = "";  ///< "a hard link", "a FIFO", ...; empty: a regular file
 };
 
-/// Calls `visit` for each regular file, in the archive's order. Reads the formats ustar, GNU (long
-/// names, large sizes) and pax (path, size), and only the headers. Error(bad_input) if the archive
-/// is compressed, damaged, cut short, or has sparse files.
+/// Calls `visit` for each entry but folders, in the archive's order. Reads the formats ustar, GNU
+/// (long names, large sizes) and pax (path, size), and only the headers. Error(bad_input) if the
+/// archive is compressed, damaged, empty, without the two blocks of zeros at its end, goes on after
+/// them, or has sparse files.
 void for_each_member(const TarArchive& archive, FunctionRef<void(const TarMember&)> visit);
 
 }  // namespace lockstep

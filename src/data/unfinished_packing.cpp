@@ -1,13 +1,13 @@
 #include "unfinished_packing.hpp"
 
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text_file.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include <algorithm>
 #include <filesystem>
 
 namespace lockstep {
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* record_ending = ".json";
+constexpr std::string_view record_ending = ".json";
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -24,35 +24,35 @@ bool exists(const std::string& path) {
 
 std::vector<fs::path> shards_in(const std::string& directory) {
   std::vector<fs::path> found;
-  std::error_code ignored;
-  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const auto name = parse_shard_name(entry->path().filename().string());
-    if (name && (name->split == "train" || name->split == "val")) found.push_back(entry->path());
+  if (!exists(directory)) return found;
+  for (const std::string& file : names_in(directory)) {
+    const auto name = parse_shard_name(file);
+    if (name && (name->split == "train" || name->split == "val")) {
+      found.push_back(fs::path(directory) / file);
+    }
   }
   return found;
 }
 
 void remove_shards(const std::string& directory) {
   std::vector<fs::path> old = shards_in(directory);
-  old.push_back(fs::path(directory) / skipped_list_name);
+  for (const char* name : {skipped_list_name, packing_record_name}) {
+    old.push_back(fs::path(directory) / name);
+  }
   for (const fs::path& path : old) {
     std::error_code error;
     fs::remove(path, error);
     if (error) {
-      fail(ExitStatus::cannot_write, "cannot remove {} ({}); remove it and pack again",
+      fail(ExitStatus::cannot_write, "cannot replace {} ({}); check the permissions of --output",
            path.string(), error.message());
     }
   }
 }
 
 bool holds_records(const std::string& directory) {
-  std::error_code ignored;
-  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    if (entry->path().extension() == record_ending) return true;
-  }
-  return false;
+  return exists(directory) && std::ranges::any_of(names_in(directory), [](const std::string& name) {
+           return name.ends_with(record_ending);
+         });
 }
 
 std::string to_text(const PackSettings& settings) {
@@ -83,7 +83,7 @@ std::string UnfinishedPacking::shard(const std::string& name) const {
 }
 
 std::string UnfinishedPacking::record(const std::string& name) const {
-  return shard(name) + record_ending;
+  return shard(name) + std::string(record_ending);
 }
 
 void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
@@ -173,8 +173,16 @@ void UnfinishedPacking::end() {
   fs::rename(directory_, removed_, error);
   if (!error) fs::remove_all(removed_, error);
   if (error) {
-    fail(ExitStatus::cannot_write, "cannot remove {} ({}); remove it", directory_, error.message());
+    fail(ExitStatus::cannot_write,
+         "cannot remove {}, which the finished packing no longer needs ({}); check the permissions "
+         "of "
+         "--output",
+         directory_, error.message());
   }
+}
+
+void UnfinishedPacking::end_interrupted(const PackSettings& settings) {
+  if (exists(settings_) && read_text_file(settings_) == to_text(settings)) end();
 }
 
 }  // namespace lockstep

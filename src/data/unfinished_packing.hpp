@@ -38,6 +38,8 @@ class UnfinishedPacking final {
   /// Adds the attributes and moves a shard to the output, unless that is done; returns its size.
   std::uint64_t publish(const std::string& name, const ShardAttributes& attributes);
   void end();  ///< removes the directory
+  /// Removes the directory of a packing of these settings whose end() was interrupted.
+  void end_interrupted(const PackSettings& settings);
 
  private:
   [[nodiscard]] std::string shard(const std::string& name) const;

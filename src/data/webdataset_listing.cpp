@@ -1,15 +1,16 @@
 #include "webdataset_listing.hpp"
 
 #include "archive_file.hpp"
-#include "image_name.hpp"
+#include "class_folder.hpp"
 #include "label_file.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
-
-#include <nlohmann/json.hpp>
+#include "lockstep/core/input_file.hpp"
+#include "part_names.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <sstream>
 
@@ -18,146 +19,134 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t max_label_bytes = std::uint64_t{1} << 20;
-constexpr std::int64_t max_label = (std::int64_t{1} << 24) - 1;  ///< as for --classes
+constexpr const char* unused_part_reason = "in an evaluation part that is not packed";
 
-/// Members whose names are equal up to the first dot.
-struct Sample {
-  std::string key;
-  std::optional<TarMember> image;
-  std::optional<TarMember> cls;
-  std::optional<TarMember> json;
-};
-
-std::string text_of(const ArchiveFile& file, const TarMember& member) {
-  if (member.bytes > max_label_bytes) {
-    fail(ExitStatus::bad_input, "{}/{} has {} bytes (a label has at most {}); check the archive",
-         file.path(), member.name, member.bytes, max_label_bytes);
-  }
-  std::string text(member.bytes, '\0');
-  file.read(member.offset, std::as_writable_bytes(std::span(text)));
-  return text;
-}
-
-[[noreturn]] void bad_label(const ArchiveFile& file, const TarMember& member, const char* reason) {
-  fail(ExitStatus::bad_input, "{}/{} holds no label ({}); check the archive", file.path(),
-       member.name, reason);
-}
-
-std::int32_t checked(const ArchiveFile& file, const TarMember& member, std::int64_t label) {
-  if (label < 0 || label > max_label) {
-    bad_label(file, member, "a label is a number from 0 to 16777215");
-  }
-  return static_cast<std::int32_t>(label);
-}
-
-std::int32_t label_in_cls(const ArchiveFile& file, const TarMember& member) {
-  const std::string text = text_of(file, member);
-  const char* end = text.data() + text.size();
-  std::int64_t label = -1;
-  const auto [rest, error] = std::from_chars(text.data(), end, label);
-  const bool only_blanks =
-      std::all_of(rest, end, [](char c) { return c == ' ' || c == '\n' || c == '\r'; });
-  if (error != std::errc{} || !only_blanks) bad_label(file, member, "it is not one number");
-  return checked(file, member, label);
-}
-
-std::int32_t label_in_json(const ArchiveFile& file, const TarMember& member) {
-  const auto json = nlohmann::json::parse(text_of(file, member), nullptr, /*exceptions=*/false);
-  if (json.is_object()) {
-    for (const char* key : {"label", "cls", "class"}) {
-      const auto found = json.find(key);
-      if (found == json.end() || !found->is_number_integer()) continue;
-      return checked(file, member, found->get<std::int64_t>());
-    }
-  }
-  bad_label(file, member, "a number label, cls or class in a JSON object is expected");
-}
-
-void add(const ArchiveFile& file, const Sample& sample, std::int32_t container, ImageList& list) {
-  const bool has_label = sample.cls || sample.json;
-  if (!sample.image && !has_label) return;  // other data
-  if (!sample.image || !has_label) {
-    fail(
-        ExitStatus::bad_input,
-        "{}: sample {} has no {} (a sample is a .jpg, .jpeg or .png file with a .cls or .json file "
-        "of the same name); check the archive",
-        file.path(), sample.key, sample.image ? "label" : "image");
-  }
-  list.add(
-      {.bytes = sample.image->bytes,
-       .offset = sample.image->offset,
-       .container = container,
-       .label = sample.cls ? label_in_cls(file, *sample.cls) : label_in_json(file, *sample.json)},
-      sample.image->name);
-}
-
-/// The word of an archive's name that says to which part it belongs.
-enum class NamedPart { none, train, val };
-
-NamedPart part_named_by(const std::string& file_name) {
+/// The word of an archive's name that says to which part it belongs; empty if none does.
+std::string part_named_by(const std::string& file_name) {
   std::string letters = lower_case(file_name);
   std::replace_if(
       letters.begin(), letters.end(), [](char c) { return c < 'a' || c > 'z'; }, ' ');
   std::istringstream words(letters);
   for (std::string word; words >> word;) {
-    if (word == "train" || word == "training") return NamedPart::train;
-    if (word == "val" || word == "valid" || word == "validation") return NamedPart::val;
+    if (training_part(word) || evaluation_part(word)) return word;
   }
-  return NamedPart::none;
+  return {};
 }
 
-/// The names of a directory's tar archives, sorted.
-std::vector<std::string> archives_in(const fs::path& directory) {
-  std::error_code error;
-  std::vector<std::string> names;
-  std::string compressed;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with('.')) continue;
-    if (name.ends_with(".tar")) names.push_back(name);
-    if (name.find(".tar.") != std::string::npos || name.ends_with(".tgz")) compressed = name;
+/// The entries of a folder of archives.
+struct FolderOfArchives {
+  std::vector<std::string> archives;  ///< names, sorted
+  std::vector<std::string> folders;
+  EntryFates fates;  ///< of the others
+};
+
+FolderOfArchives archives_in(const fs::path& directory) {
+  FolderOfArchives found;
+  for (const DirectoryEntry& entry :
+       entries_in(directory.string(), "check --input and its permissions")) {
+    const std::string path = (directory / entry.name).string();
+    const std::string name = lower_case(entry.name);
+    if (is_hidden_or_temporary(entry.name)) {
+      found.fates.leave_out(hidden_reason, path);
+    } else if (entry.is_directory()) {
+      found.folders.push_back(entry.name);
+    } else if (name.ends_with(".tar")) {
+      static_cast<void>(require_input(path));
+      found.archives.push_back(entry.name);
+    } else if (name.find(".tar.") != std::string::npos || name.ends_with(".tgz")) {
+      found.fates.refuse("a compressed archive (decompress it)", path);
+    } else {
+      if (entry.error != 0) static_cast<void>(require_input(path));
+      found.fates.leave_out("no .tar archive", path);
+    }
   }
-  if (error) {
-    fail(ExitStatus::no_input, "cannot list {} ({}); check --input and its permissions",
-         directory.string(), error.message());
-  }
-  if (names.empty()) {
-    fail(ExitStatus::no_input, "{} holds no .tar file (--from webdataset reads them){}",
-         directory.string(),
-         compressed.empty() ? std::string("; check --input")
-                            : fmt::format(", but {}; decompress it", compressed));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+  return found;
+}
+
+void require_archives(const fs::path& directory, const FolderOfArchives& found) {
+  if (!found.archives.empty()) return;
+  const auto& refused = found.fates.unused();
+  fail(ExitStatus::no_input, "{} holds no .tar file (--from webdataset reads them){}",
+       directory.string(),
+       refused.empty() ? std::string("; check --input")
+                       : fmt::format(", but {}; decompress it", refused.front().path));
 }
 
 struct Archives {
-  std::vector<std::string> train;  ///< paths
-  std::vector<std::string> val;
+  std::vector<std::string> train = {};  ///< paths
+  std::vector<std::string> val = {};
+  EntryFates fates = {};
+  std::vector<std::string> notes = {};
 };
 
-Archives find_archives(const fs::path& directory) {
-  std::error_code ignored;
-  Archives found;
-  const auto take = [](const fs::path& folder, std::vector<std::string>& paths) {
-    for (const std::string& name : archives_in(folder)) paths.push_back((folder / name).string());
+void refuse_folders(const fs::path& directory, const std::vector<std::string>& folders,
+                    EntryFates& fates) {
+  for (const std::string& name : folders) {
+    fates.refuse("a folder (archives are read from --input and from its parts)",
+                 (directory / name).string());
+  }
+}
+
+/// Parts in folders: train/*.tar and val/*.tar.
+Archives find_in_folders(const fs::path& directory, const FolderOfArchives& top,
+                         const PartNames& parts) {
+  Archives found{.fates = top.fates};
+  const auto take = [&](const std::string& part, std::vector<std::string>& paths) {
+    const fs::path folder = directory / part;
+    const FolderOfArchives in_part = archives_in(folder);
+    require_archives(folder, in_part);
+    for (const std::string& name : in_part.archives) paths.push_back((folder / name).string());
+    found.fates.append(in_part.fates);
+    refuse_folders(folder, in_part.folders, found.fates);
   };
-  if (fs::is_directory(directory / "train", ignored)) {
-    take(directory / "train", found.train);
-    if (fs::is_directory(directory / "val", ignored)) take(directory / "val", found.val);
-    return found;
+  take(*parts.train, found.train);
+  if (parts.val) take(*parts.val, found.val);
+  for (const std::string& name : parts.unused) {
+    found.fates.append(
+        walk_folder(
+            {.folder = directory / name, .use = FolderUse::leave_out, .reason = unused_part_reason})
+            .fates);
   }
+  for (const std::string& name : top.archives) {
+    found.fates.refuse("an archive beside the parts", (directory / name).string());
+  }
+  std::vector<std::string> others = top.folders;
+  std::erase_if(
+      others, [](const std::string& name) { return training_part(name) || evaluation_part(name); });
+  refuse_folders(directory, others, found.fates);
+  if (const std::string note = parts.note(); !note.empty()) found.notes.push_back(note);
+  return found;
+}
+
+/// Parts by the names of the archives.
+Archives find_by_names(const fs::path& directory, const FolderOfArchives& top) {
+  require_archives(directory, top);
+  Archives found{.fates = top.fates};
+  refuse_folders(directory, top.folders, found.fates);
+  std::map<std::string, std::vector<std::string>> evaluation;  // by word
+  std::vector<std::string> words;
   std::vector<std::string> others;
-  for (const std::string& name : archives_in(directory)) {
-    const NamedPart part = part_named_by(name);
-    (part == NamedPart::train ? found.train
-     : part == NamedPart::val ? found.val
-                              : others)
-        .push_back((directory / name).string());
+  for (const std::string& name : top.archives) {
+    const std::string word = part_named_by(name);
+    const std::string path = (directory / name).string();
+    if (word.empty()) {
+      others.push_back(path);
+    } else if (training_part(word)) {
+      found.train.push_back(path);
+    } else {
+      if (evaluation[word].empty()) words.push_back(word);
+      evaluation[word].push_back(path);
+    }
   }
-  if (found.train.empty() && found.val.empty()) found.train.swap(others);
+  const PartNames parts = find_parts(directory.string(), words);
+  if (parts.val) found.val = evaluation[*parts.val];
+  for (const std::string& word : parts.unused) {
+    for (std::string& path : evaluation[word]) {
+      found.fates.leave_out(unused_part_reason, std::move(path));
+    }
+  }
+  if (const std::string note = parts.note(); !note.empty()) found.notes.push_back(note);
+  if (found.train.empty() && !parts.val) found.train.swap(others);
   if (!others.empty() || found.train.empty()) {
     fail(ExitStatus::bad_input,
          "{} has {} archives of train and {} of val by their names, and {} others{} (training data "
@@ -166,6 +155,12 @@ Archives find_archives(const fs::path& directory) {
          others.empty() ? "" : ", such as " + fs::path(others.front()).filename().string());
   }
   return found;
+}
+
+Archives find_archives(const fs::path& directory) {
+  const FolderOfArchives top = archives_in(directory);
+  const PartNames parts = find_parts(directory.string(), top.folders);
+  return parts.train ? find_in_folders(directory, top, parts) : find_by_names(directory, top);
 }
 
 std::int64_t largest_label(const ImageList& list) {
@@ -191,46 +186,14 @@ void require_labels_below(std::int64_t classes, const ImageList& list,
 
 }  // namespace
 
-ImageList list_samples(const ArchiveFile& file, std::int32_t container) {
-  ImageList list;
-  Sample sample;
-  file.for_each_member([&](const TarMember& member) {
-    const std::size_t base = member.name.find_last_of('/') + 1;
-    // Not samples, by WebDataset's rules: files of macOS's tar, and metadata.
-    const std::string_view file_name = std::string_view(member.name).substr(base);
-    if (file_name.starts_with('.') || file_name.starts_with("__")) return;
-    const std::size_t dot = member.name.find('.', base);
-    if (dot == std::string::npos) return;
-    std::string key = member.name.substr(0, dot);
-    if (key != sample.key) {
-      add(file, sample, container, list);
-      sample = {.key = std::move(key), .image = {}, .cls = {}, .json = {}};
-    }
-    const std::string extension = lower_case(member.name.substr(dot + 1));
-    std::optional<TarMember>* place = is_image_extension(extension) ? &sample.image
-                                      : extension == "cls"          ? &sample.cls
-                                      : extension == "json"         ? &sample.json
-                                                                    : nullptr;
-    if (place == nullptr) return;
-    if (*place) {
-      fail(ExitStatus::bad_input,
-           "{}: sample {} has {} and {} (one of a kind is expected); check "
-           "the archive",
-           file.path(), sample.key, (*place)->name, member.name);
-    }
-    *place = member;
-  });
-  add(file, sample, container, list);
-  return list;
-}
-
 ImageListing list_webdataset(const std::string& directory, const std::string& class_names,
-                             Communicator& comm) {
+                             OnBad on_bad, Communicator& comm) {
   Archives found;
   std::vector<std::string> names;
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
     found = find_archives(directory);
+    if (on_bad == OnBad::stop) found.fates.require_all_used();
     if (class_names.empty()) return;
     for (ClassName& name : parse_class_names(read_text(class_names))) {
       names.push_back(std::move(name.name));
@@ -238,16 +201,22 @@ ImageListing list_webdataset(const std::string& directory, const std::string& cl
   });
   ImageListing listing{.class_names = broadcast_texts(comm, names),
                        .containers = broadcast_texts(comm, found.train),
-                       .archives = true};
+                       .archives = true,
+                       .fates = broadcast_fates(comm, found.fates),
+                       .notes = broadcast_texts(comm, found.notes)};
   const std::size_t train = listing.containers.size();
   const std::vector<std::string> val = broadcast_texts(comm, found.val);
   listing.containers.insert(listing.containers.end(), val.begin(), val.end());
-  const auto list = [&](std::size_t archive) {
-    return list_samples(ArchiveFile(listing.containers[archive]),
-                        static_cast<std::int32_t>(archive));
-  };
-  listing.train = list_on_all_ranks(comm, train, list);
-  listing.val = list_on_all_ranks(comm, val.size(), [&](std::size_t i) { return list(train + i); });
+  const std::vector<ListedEntries> listed =
+      list_on_all_ranks(comm, listing.containers.size(), [&](std::size_t archive) {
+        return list_samples(ArchiveFile(listing.containers[archive]),
+                            static_cast<std::int32_t>(archive), on_bad);
+      });
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    (i < train ? listing.train : listing.val).append(listed[i].images);
+    listing.fates.append(listed[i].fates);
+  }
+  if (on_bad == OnBad::stop) listing.fates.require_all_used();
 
   listing.classes = static_cast<std::int64_t>(listing.class_names.size());
   if (class_names.empty()) listing.classes = largest_label(listing.train) + 1;

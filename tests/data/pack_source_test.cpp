@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(the_first_bytes_of_a_file_determine_its_type) {
 
   write_file(folder / "cat/a.jpg", "GIF89a");
   const auto changed = open_folder({.directory = folder.path(), .image_size = 8});
-  check_fails(ExitStatus::bad_input, "neither a JPEG nor a PNG",
+  check_fails(ExitStatus::bad_input, "a GIF image (JPEG and PNG are read)",
               [&] { return changed->read(SourcePart::train, 0, sample); });
   check_fails(ExitStatus::no_input, "it changed meanwhile",
               [&] { return decoded->read(SourcePart::train, 0, sample); });
@@ -226,10 +226,11 @@ BOOST_AUTO_TEST_CASE(folders_that_are_missing_empty_or_unknown_are_refused) {
               [&] { return open_folder({.directory = folder / "nowhere"}); });
 
   make_folder(folder / "train/cat");
-  check_fails(ExitStatus::bad_input, "holds no .png", open);
+  check_fails(ExitStatus::bad_input, "train/cat is a class folder that holds no JPEG or PNG", open);
 
   write_file(folder / "train/cat/a.png", flat_png(8, 8, 33));
   make_folder(folder / "val/dog");
+  write_file(folder / "val/dog/a.png", flat_png(8, 8, 33));
   check_fails(ExitStatus::bad_input, "val/dog is a class that the training part does not have",
               open);
 }

@@ -66,7 +66,10 @@ BOOST_FIXTURE_TEST_CASE(every_sample_is_packed_once_with_its_label_and_checksum,
   const std::vector<std::string> expected{"train-00000-of-00004.h5", "train-00001-of-00004.h5",
                                           "train-00002-of-00004.h5", "train-00003-of-00004.h5",
                                           "val-00000-of-00001.h5"};
-  BOOST_TEST(names_in(path + "/out") == expected, boost::test_tools::per_element());
+  std::vector<std::string> files = expected;
+  files.insert(files.begin(), packing_record_name);
+  BOOST_TEST(names_in(path + "/out") == files, boost::test_tools::per_element());
+  BOOST_TEST(entries_of(result) == 350);
   for (const std::string& name : expected) {
     BOOST_TEST(verify_shard(path + "/out/" + name).checksums.has_value());
   }
@@ -149,7 +152,34 @@ BOOST_FIXTURE_TEST_CASE(a_packed_data_set_is_replaced_only_with_overwrite, Share
 
   BOOST_TEST(static_cast<int>(refused.status) == 64);
   BOOST_TEST(refused.says("--overwrite"));
-  BOOST_TEST(names_in(path + "/out").size() == 5u);
+  BOOST_TEST(names_in(path + "/out").size() == 6u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_finished_packing_is_not_repeated, Shared) {
+  const PackResult first = pack_idx("out", *comm);
+  std::string shard;
+  on_first([&] { shard = read_file(path + "/out/train-00001-of-00004.h5"); });
+
+  const PackResult again = pack_idx("out", *comm);
+
+  BOOST_TEST(again.train_samples == first.train_samples);
+  BOOST_TEST(again.val_samples == first.val_samples);
+  BOOST_TEST(again.bytes == first.bytes);
+  BOOST_TEST(again.mean == first.mean, boost::test_tools::per_element());
+  BOOST_TEST(again.earlier_shards == 5);
+  on_first([&] {
+    BOOST_TEST((shard == read_file(path + "/out/train-00001-of-00004.h5")));
+    BOOST_TEST(!std::filesystem::exists(path + "/out/unfinished"));
+  });
+  // What is not known to be this packing's is refused.
+  on_first([&] { write_file(path + "/out/train-00001-of-00004.h5", "shorter"); });
+  const Failure changed = failure_of([&] { (void)pack_idx("out", *comm); });
+  BOOST_TEST(static_cast<int>(changed.status) == 64);
+  on_first([&] {
+    write_file(path + "/out/train-00001-of-00004.h5", shard);
+    write_file(path + "/out/" + packing_record_name, "{");
+  });
+  BOOST_TEST(failure_of([&] { (void)pack_idx("out", *comm); }).says("--overwrite"));
 }
 
 BOOST_FIXTURE_TEST_CASE(more_shards_than_samples_are_refused, Shared) {
@@ -229,7 +259,7 @@ BOOST_FIXTURE_TEST_CASE(an_interrupted_packing_is_continued_to_the_same_bytes, S
     for (const std::string& name : names_in(path + "/expected")) {
       BOOST_TEST((read_file(path + "/expected/" + name) == read_file(path + "/out/" + name)), name);
     }
-    BOOST_TEST(names_in(path + "/out").size() == 5u);
+    BOOST_TEST(names_in(path + "/out").size() == 6u);
   });
 }
 
@@ -248,7 +278,7 @@ BOOST_FIXTURE_TEST_CASE(a_packing_interrupted_while_it_publishes_is_continued, S
     };
     BOOST_TEST(failure_of([&] { (void)pack(*source, options, *alone); }).says("interrupted"));
     // Until all are written, the older set stays.
-    BOOST_TEST(names_in(path + "/out").size() == 6u);
+    BOOST_TEST(names_in(path + "/out").size() == 7u);
     for (const std::string& name : names_in(path + "/expected")) {
       std::filesystem::remove(path + "/out/" + name);
     }
@@ -269,7 +299,7 @@ BOOST_FIXTURE_TEST_CASE(a_packing_interrupted_while_it_publishes_is_continued, S
     for (const std::string& name : names_in(path + "/expected")) {
       BOOST_TEST((read_file(path + "/expected/" + name) == read_file(path + "/out/" + name)), name);
     }
-    BOOST_TEST(names_in(path + "/out").size() == 5u);
+    BOOST_TEST(names_in(path + "/out").size() == 6u);
   });
 }
 

@@ -19,10 +19,12 @@ namespace {
 struct Found {
   std::string name;
   std::string bytes;
+  std::string special = {};
   friend bool operator==(const Found&, const Found&) = default;
 };
 
-/// The regular files in `text`; with `before`, in an archive that begins after as many other bytes.
+/// The entries of `text` but folders; with `before`, in an archive that begins after as many other
+/// bytes.
 std::vector<Found> files_in(const std::string& text, std::size_t before = 0) {
   const std::string file = std::string(before, 'x') + text + "after the archive";
   const std::uint64_t end = before + text.size();
@@ -33,11 +35,12 @@ std::vector<Found> files_in(const std::string& text, std::size_t before = 0) {
                 bytes.begin());
   };
   std::vector<Found> found;
-  for_each_member({.path = "some.tar", .begin = before, .end = end, .read = read},
-                  [&](const TarMember& member) {
-                    BOOST_REQUIRE_LE(member.offset + member.bytes, end);
-                    found.push_back({member.name, file.substr(member.offset, member.bytes)});
-                  });
+  for_each_member(
+      {.path = "some.tar", .begin = before, .end = end, .read = read},
+      [&](const TarMember& member) {
+        BOOST_REQUIRE_LE(member.offset + member.bytes, end);
+        found.push_back({member.name, file.substr(member.offset, member.bytes), member.special});
+      });
   return found;
 }
 
@@ -63,23 +66,38 @@ const std::string gnu("ustar  \0", 8);
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(regular_files_are_found_in_order_and_others_skipped) {
+BOOST_AUTO_TEST_CASE(entries_are_found_in_order_and_folders_skipped) {
   const std::string archive =
       tar_entry({.name = "b.jpg", .bytes = std::string(513, 'b')}) +
       tar_entry({.name = "folder/", .bytes = "", .type = '5'}) +
       tar_entry({.name = "link.jpg", .bytes = "", .type = '2'}) +
+      tar_entry({.name = "same.jpg", .bytes = "", .type = '1'}) +
       tar_entry({.name = "a.jpg", .bytes = ""}) +
       tar_entry({.name = "old.jpg", .bytes = "1", .type = '\0', .magic = ""}) +
       tar_entry({.name = "old-folder/", .bytes = "", .type = '\0', .magic = ""}) + tar_end();
-  const std::vector<Found> expected{
-      {"b.jpg", std::string(513, 'b')}, {"a.jpg", ""}, {"old.jpg", "1"}};
+  const std::vector<Found> expected{{"b.jpg", std::string(513, 'b')},
+                                    {"link.jpg", "", "a symbolic link"},
+                                    {"same.jpg", "", "a hard link"},
+                                    {"a.jpg", ""},
+                                    {"old.jpg", "1"}};
 
   BOOST_TEST((files_in(archive) == expected));
   BOOST_TEST((files_in(archive, 777) == expected));
-  // Writers that were not closed leave no end, and others pad it.
-  BOOST_TEST((files_in(archive.substr(0, archive.size() - 1024)) == expected));
+  // Writers fill a record.
   BOOST_TEST((files_in(archive + std::string(9000, '\0')) == expected));
-  BOOST_TEST(files_in("").empty());
+  BOOST_TEST(files_in(tar_end()).empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_archive_without_its_end_or_with_more_after_it_is_refused) {
+  const std::string entry = tar_entry({.name = "a.jpg", .bytes = "a"});
+
+  check_refused("", "is empty");
+  check_refused(entry, "without the two blocks of zeros");
+  check_refused(entry + std::string(512, '\0'), "after one block of zeros");
+  check_refused(entry + std::string(512, '\0') + entry + tar_end(), "followed by something else");
+  check_refused(entry + tar_end() + entry + tar_end(), "goes on after its end at byte 1024");
+  check_refused(entry + tar_end() + std::string(20'000, '\0') + "x", "goes on after its end");
+  BOOST_TEST(files_in(entry + tar_end() + std::string(20'000, '\0')).size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(long_names_are_read_in_each_format) {
@@ -102,8 +120,8 @@ BOOST_AUTO_TEST_CASE(long_names_are_read_in_each_format) {
                                   .type = 'x'}) +
                        tar_entry({.name = "short", .bytes = "12"}) + next) == expected));
   // GNU's format has times where ustar has the prefix.
-  const auto with_times =
-      files_in(tar_entry({.name = "a", .bytes = "", .magic = gnu, .prefix = "12345670123"}));
+  const auto with_times = files_in(
+      tar_entry({.name = "a", .bytes = "", .magic = gnu, .prefix = "12345670123"}) + tar_end());
   BOOST_TEST(with_times.at(0).name == "a");
 }
 
@@ -111,11 +129,11 @@ BOOST_AUTO_TEST_CASE(large_sizes_are_read_in_each_format) {
   const std::string binary = std::string("\x80\0\0\0\0\0\0\0\0\0\0", 11) + "\x02";
   const std::vector<Found> expected{{"a", "12"}};
 
-  BOOST_TEST((files_in(tar_entry({.name = "a", .bytes = "12", .magic = gnu, .size = binary})) ==
-              expected));
-  BOOST_TEST(
-      (files_in(tar_entry({.name = "x", .bytes = pax("size", "2"), .type = 'x'}) +
-                tar_entry({.name = "a", .bytes = "12", .size = "00000000000"})) == expected));
+  BOOST_TEST((files_in(tar_entry({.name = "a", .bytes = "12", .magic = gnu, .size = binary}) +
+                       tar_end()) == expected));
+  BOOST_TEST((files_in(tar_entry({.name = "x", .bytes = pax("size", "2"), .type = 'x'}) +
+                       tar_entry({.name = "a", .bytes = "12", .size = "00000000000"}) +
+                       tar_end()) == expected));
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_archive_is_refused) {

@@ -25,10 +25,16 @@ std::string archive_of(const std::vector<Member>& members) {
   return text + tar_end();
 }
 
-ImageList samples_in(const std::vector<Member>& members) {
+ListedEntries entries_of(const std::vector<Member>& members, OnBad on_bad = OnBad::stop) {
   const TemporaryDirectory folder;
   write_file(folder / "a.tar", archive_of(members));
-  return list_samples(ArchiveFile(folder / "a.tar"), 7);
+  ListedEntries listed = list_samples(ArchiveFile(folder / "a.tar"), 7, on_bad);
+  if (on_bad == OnBad::stop) listed.fates.require_all_used();
+  return listed;
+}
+
+ImageList samples_in(const std::vector<Member>& members) {
+  return entries_of(members).images;
 }
 
 void check_refused(const std::vector<Member>& members, const std::string& reason) {
@@ -49,7 +55,6 @@ BOOST_AUTO_TEST_CASE(a_sample_is_an_image_with_a_label_of_the_same_name) {
                                      {"b/1.json", "{\"class\": 4, \"label\": \"four\"}"},
                                      {"b/1.PNG", "PNG file"},
                                      {"b/1.txt", "text"},
-                                     {"c.txt", "no sample"},
                                      {"d.jpeg", ""},
                                      {"d.json", "{\"cls\": 0}"}});
 
@@ -64,10 +69,62 @@ BOOST_AUTO_TEST_CASE(a_sample_is_an_image_with_a_label_of_the_same_name) {
   BOOST_TEST(list[1].container == 7);
 }
 
+BOOST_AUTO_TEST_CASE(a_key_ends_at_the_last_dot) {
+  const ImageList list = samples_in({{"photo.2021-7.jpg", "x"},
+                                     {"photo.2021-7.cls", "1"},
+                                     {"photo.2021-7.caption.txt", "other data"},
+                                     {"photo.2021-8.cls", "2"},
+                                     {"photo.2021-8.jpeg", "x"},
+                                     {"v1.0/a.b.c.png", "x"},
+                                     {"v1.0/a.b.c.json", "{\"label\": 3}"}});
+
+  BOOST_REQUIRE_EQUAL(list.size(), 3);
+  BOOST_TEST(list.name(1) == "photo.2021-8.jpeg");
+  BOOST_TEST(list[0].label == 1);
+  BOOST_TEST(list[1].label == 2);
+  BOOST_TEST(list[2].label == 3);
+}
+
+BOOST_AUTO_TEST_CASE(each_member_has_one_fate) {
+  const std::string gif = "GIF89a";
+  const std::vector<Member> members{{"a.jpg", "x"},
+                                    {"a.cls", "1"},
+                                    {"a.txt", "text"},
+                                    {"b.gif", gif},
+                                    {"b.cls", "1"},
+                                    {"c.jpe", "\xFF\xD8\xFF"},
+                                    {"c.json", "{\"cls\": 2}"},
+                                    {"README", "text"},
+                                    {"d.txt", "text"},
+                                    {"e.jpg", "x"},
+                                    {"f.cls", "1"},
+                                    {"__meta__.json", "{}"},
+                                    {".g.jpg", "x"}};
+
+  const ListedEntries skipped = entries_of(members, OnBad::skip);
+
+  // The image of b is listed: it is refused when it is decoded.
+  BOOST_TEST(skipped.images.size() == 3);
+  const auto all = skipped.fates.all();
+  BOOST_TEST(all.at("label of a sample").entries == 3);
+  BOOST_TEST(all.at("other data of a sample").entries == 1);
+  BOOST_TEST(all.at("a member that belongs to no sample").entries == 2);
+  BOOST_TEST(all.at("metadata, by its name").entries == 1);
+  std::int64_t others = 0;
+  for (const auto& [reason, of] : all) others += of.entries;
+  BOOST_TEST(static_cast<std::size_t>(skipped.images.size() + others) == members.size());
+  BOOST_TEST(skipped.fates.unused().size() == 4U);
+  check_refused({{"a.jpg", "x"}, {"a.cls", "1"}, {"b.gif", gif}, {"b.cls", "0"}},
+                "b.gif is a GIF image");
+  check_refused({{"a.jpg", "x"}, {"a.cls", "1"}, {"b.txt", "x"}}, "b.txt is a member that belongs");
+  check_refused({{"0.mask.png", "x"}, {"0.jpg", "x"}, {"0.cls", "1"}},
+                "0.mask.png is an image without");
+}
+
 BOOST_AUTO_TEST_CASE(samples_without_image_or_label_are_refused) {
-  check_refused({{"a.jpg", "x"}, {"b.cls", "1"}}, "sample a has no label");
-  check_refused({{"a.cls", "1"}, {"b.jpg", "x"}}, "sample a has no image");
-  check_refused({{"a.jpg", "x"}, {"a.cls", "1"}, {"b.jpg", "x"}}, "sample b has no label");
+  check_refused({{"a.jpg", "x"}, {"b.cls", "1"}}, "a.jpg is an image without a label");
+  check_refused({{"a.cls", "1"}, {"b.jpg", "x"}}, "a.cls is a label without an image");
+  check_refused({{"a.jpg", "x"}, {"a.cls", "1"}, {"b.jpg", "x"}}, "b.jpg is an image without");
   check_refused({{"a.jpg", "x"}, {"a.png", "x"}, {"a.cls", "1"}}, "a.jpg and a.png");
   for (const char* label : {"", "cat", "1 2", "-1", "1.5", "16777216"}) {
     check_refused({{"a.jpg", "x"}, {"a.cls", label}}, "a.cls holds no label");
@@ -87,7 +144,7 @@ BOOST_AUTO_TEST_CASE(the_names_of_archives_say_to_which_part_they_belong) {
       write_file(folder / name, one);
     }
     const auto alone = make_self_communicator();
-    const ImageListing listing = list_webdataset(folder.path(), "", *alone);
+    const ImageListing listing = list_webdataset(folder.path(), "", OnBad::stop, *alone);
     BOOST_TEST(listing.classes == 5);
     BOOST_TEST(listing.class_names.empty());
     return std::pair(listing.train.size(), listing.val.size());
@@ -107,5 +164,15 @@ BOOST_AUTO_TEST_CASE(the_names_of_archives_say_to_which_part_they_belong) {
   fails({"readme.txt"}, "holds no .tar file");
   fails({"train-0.tar.gz"}, "train-0.tar.gz; decompress it");
   fails({"val-0.tar"}, "0 archives of train and 1 of val");
-  fails({"train-0.tar", "test-0.tar"}, "1 others, such as test-0.tar");
+  fails({"train-0.tar", "more-0.tar"}, "1 others, such as more-0.tar");
+  fails({"train-0.tar", "train-1.tar.gz"}, "train-1.tar.gz is a compressed archive");
+  fails({"train/0.tar", "extra/0.tar"}, "extra is a folder");
+  fails({"train/0.tar", "1.tar"}, "1.tar is an archive beside the parts");
+  fails({"train/0.tar", "train/more/0.tar"}, "train/more is a folder");
+  // One evaluation part becomes val, by preference.
+  BOOST_TEST((list({"train-0.tar", "test-0.tar"}) == std::pair<std::int64_t, std::int64_t>(1, 1)));
+  BOOST_TEST((list({"train-0.tar", "test-0.tar", "test-1.tar", "valid-0.tar"}) ==
+              std::pair<std::int64_t, std::int64_t>(1, 1)));
+  BOOST_TEST((list({"Train/0.tar", "Testing/0.tar", "Testing/1.tar"}) ==
+              std::pair<std::int64_t, std::int64_t>(1, 2)));
 }

@@ -5,17 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
-
-/// What to do about a sample that does not decode.
-enum class OnBad {
-  stop,  ///< fail, naming it
-  skip,  ///< leave it out
-};
 
 /// Samples for the display of progress.
 struct PackedSoFar {
@@ -48,18 +43,29 @@ struct PackResult {
   std::uint64_t bytes = 0;  ///< of all shard files
   std::vector<float> mean;  ///< (C,), of the training pixels scaled to [0, 1]
   std::vector<float> std;
+  /// What else the input holds, by reason. Entries are files, and what else is no folder.
+  std::map<std::string, EntryFates::LeftOut> left_out = {};
+  std::vector<std::string> notes = {};  ///< choices that the input left open
 };
 
-/// A file beside the shards that lists the samples left out, in the source's order: one line each,
-/// path and reason, separated by a tab. There is none if all were packed.
+/// Entries of the input: samples and skipped ones, and those left out.
+[[nodiscard]] std::int64_t entries_of(const PackResult& result);
+
+/// A file beside the shards that lists what `OnBad::skip` left out: entries that look like data and
+/// have no place, then samples in the source's order. One line each, path and reason, separated by
+/// a tab. There is none if all were packed.
 inline constexpr const char* skipped_list_name = "skipped.txt";
+
+/// A file beside the shards: settings and counts of the packing, as JSON.
+inline constexpr const char* packing_record_name = "packing.json";
 
 /// Writes a source as shards. Collective: the ranks share the shards, whose bytes do not depend on
 /// the number of ranks. Finished shards are collected in the directory `unfinished` and published
 /// after all are written; if that is interrupted, the next call with the same source and options
 /// continues it. Needs a few MiB of memory beyond the source's. All ranks return or all throw the
-/// same Error: usage if the directory already has shards, bad_input or no_input for the source,
-/// also if more than half of a class would be skipped, cannot_write.
+/// same Error: usage if the directory already has other shards, bad_input or no_input for the
+/// source, also if more than half of a class would be skipped, cannot_write. If the directory holds
+/// the shards of the same source and options, returns their result.
 [[nodiscard]] PackResult pack(PackSource& source, const PackOptions& options, Communicator& comm);
 
 /// "train-00003-of-00016.h5"

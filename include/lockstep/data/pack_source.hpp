@@ -3,6 +3,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/encode.hpp"
+#include "lockstep/data/entry_fates.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,8 @@ struct SourceInfo {
   std::vector<std::string> class_names;
   std::string settings = {};   ///< one line: the options that decide the samples' bytes
   std::uint32_t identity = 0;  ///< CRC-32C over the listing; detects ranks that see different files
+  EntryFates fates = {};       ///< of the input's entries that are no samples
+  std::vector<std::string> notes = {};  ///< choices that the input left open, for the user
 };
 
 /// Labelled images in a published format, in any order, to be packed into shards.
@@ -65,6 +68,13 @@ class PackSource {
 /// test.bin; the fine labels).
 [[nodiscard]] std::unique_ptr<PackSource> open_cifar_source(const std::string& directory);
 
+/// What to do about an image that does not decode, and about entries that look like data and have
+/// no place.
+enum class OnBad {
+  stop,  ///< fail, naming it
+  skip,  ///< leave it out, and list it
+};
+
 /// What is packed of a set of image files, and how.
 struct ImageOptions {
   std::string directory;
@@ -78,9 +88,10 @@ struct ImageOptions {
   std::string val_labels = {};   ///< file that labels the images of a val/ without class folders
   std::string class_ids = {};    ///< file that names the classes of a `val_labels` of numbers
   std::string class_names = {};  ///< file with readable names of the classes
+  OnBad on_bad = OnBad::stop;
 };
-/// A folder of class folders with PNG and JPEG files, or train/ and val/ with such folders; with
-/// `val_labels`, val/ has the images themselves.
+/// A folder of class folders with PNG and JPEG files, or folders named as parts with such folders;
+/// with `val_labels`, the part that becomes val has the images themselves.
 /// Classes are the class folders of the training part, sorted by name. Collective; all ranks return
 /// or all throw the same Error.
 [[nodiscard]] std::unique_ptr<PackSource> open_folder_source(const ImageOptions& options,
@@ -92,8 +103,8 @@ struct ImageOptions {
 [[nodiscard]] std::unique_ptr<PackSource> open_tar_source(const ImageOptions& options,
                                                           Communicator& comm);
 
-/// A WebDataset: train/*.tar and val/*.tar, or *.tar whose names say train or val. A sample is an
-/// image with a .cls or .json file of the same name that has the label, a number. Classes are
+/// A WebDataset: folders named as parts with *.tar, or *.tar whose names say the part. A sample is
+/// an image with a .cls or .json file of the same name that has the label, a number. Classes are
 /// those of `class_names`, in its order, else as many as the largest label requires. Collective.
 [[nodiscard]] std::unique_ptr<PackSource> open_webdataset_source(const ImageOptions& options,
                                                                  Communicator& comm);

@@ -1,0 +1,96 @@
+#include "packing_record.hpp"
+
+#include "lockstep/core/text_file.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int version_of_record = 1;
+
+Json to_json(const PackSettings& settings) {
+  Json json = Json::object();
+  for (const auto& [name, value] : settings) json[name] = value;
+  return json;
+}
+
+Json to_json(const std::map<std::string, EntryFates::LeftOut>& left_out) {
+  Json json = Json::object();
+  for (const auto& [reason, of] : left_out) {
+    json[reason] = {{"entries", of.entries}, {"first", of.first}};
+  }
+  return json;
+}
+
+PackResult from_json(const Json& json) {
+  PackResult result{.train_samples = json.at("train_samples"),
+                    .val_samples = json.at("val_samples"),
+                    .skipped = json.at("skipped"),
+                    .re_encoded = json.at("re_encoded"),
+                    .resized = json.at("resized"),
+                    .train_shards = json.at("train_shards"),
+                    .val_shards = json.at("val_shards"),
+                    .classes = json.at("classes"),
+                    .bytes = json.at("bytes"),
+                    .mean = json.at("mean").get<std::vector<float>>(),
+                    .std = json.at("std").get<std::vector<float>>(),
+                    .notes = json.at("notes").get<std::vector<std::string>>()};
+  for (const auto& [reason, of] : json.at("left_out").items()) {
+    result.left_out[reason] = {.entries = of.at("entries"),
+                               .first = of.at("first").get<std::vector<std::string>>()};
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string packing_record_text(const PackResult& result, const PackSettings& settings) {
+  const Json json{{"format", "lockstep-packing"},
+                  {"version", version_of_record},
+                  {"settings", to_json(settings)},
+                  {"entries", entries_of(result)},
+                  {"train_samples", result.train_samples},
+                  {"val_samples", result.val_samples},
+                  {"skipped", result.skipped},
+                  {"left_out", to_json(result.left_out)},
+                  {"notes", result.notes},
+                  {"re_encoded", result.re_encoded},
+                  {"resized", result.resized},
+                  {"train_shards", result.train_shards},
+                  {"val_shards", result.val_shards},
+                  {"classes", result.classes},
+                  {"bytes", result.bytes},
+                  {"mean", result.mean},
+                  {"std", result.std}};
+  // Names of files need not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<PackResult> parse_packing_record(const std::string& text,
+                                               const PackSettings& settings) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("version", 0) != version_of_record ||
+      json.value("settings", Json()) != to_json(settings)) {
+    return std::nullopt;
+  }
+  try {
+    return from_json(json);
+  } catch (const Json::exception&) {
+    return std::nullopt;  // edited: the shards are not known to be of these settings
+  }
+}
+
+std::optional<PackResult> read_packing_record(const std::string& directory,
+                                              const PackSettings& settings) {
+  const auto path = std::filesystem::path(directory) / packing_record_name;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  return parse_packing_record(read_text_file(path.string()), settings);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// The place of a part's name in the order of preference, any capitals: train, training; and val,
+/// valid, validation, dev, test, testing. nullopt for other names.
+[[nodiscard]] std::optional<int> training_part(std::string_view name);
+[[nodiscard]] std::optional<int> evaluation_part(std::string_view name);
+
+/// Which of an input's names are its parts, and the names of other evaluation parts: only one part
+/// becomes split val.
+struct PartNames {
+  std::optional<std::string> train;
+  std::optional<std::string> val;
+  std::vector<std::string> unused;
+
+  /// "valid becomes split val; test is left out"; empty unless there is a choice to tell.
+  [[nodiscard]] std::string note() const;
+};
+
+/// Error(bad_input) if two names mean the same part, as train and Training or val and Val. `where`
+/// is the path of what holds them, for the message.
+[[nodiscard]] PartNames find_parts(const std::string& where, std::span<const std::string> names);
+
+}  // namespace lockstep
