@@ -55,6 +55,7 @@ class Folder:
     def __init__(self, root, chance):
         self.root, self.chance, self.names = root, chance, 0
         self.dangling = False
+        self.clean = chance.random() < 0.4  # nothing that stops a packing
         root.mkdir(parents=True)
         classes = [f"{word}{i}" for i, word in enumerate(chance.sample(["cat", "hot dog", "Übung", "a,b", "n01", "x.y"], chance.randint(2, 4)))]
         self.parts = {}
@@ -69,7 +70,7 @@ class Folder:
             for folder in [root / train, *(root / name for name in val)]:
                 self.fill_part(folder, classes)
             self.clutter(root)
-            if chance.random() < 0.3:
+            if chance.random() < 0.3 and not self.clean:
                 self.fill(root / "extra", 3, good=2)
         else:
             self.parts["train"], self.unused = root, []
@@ -84,7 +85,7 @@ class Folder:
         for name in classes:
             self.fill(folder / name, self.chance.randint(1, 6))
         self.clutter(folder)
-        if self.chance.random() < 0.2:
+        if self.chance.random() < 0.2 and not self.clean:
             (folder / "nothing").mkdir()
             (folder / "nothing" / "readme").write_text("no image")
 
@@ -96,7 +97,7 @@ class Folder:
                 (folder / f"._{self.name('.jpg')}").write_bytes(b"x")
             elif what == 1:
                 (folder / self.name(".csv")).write_text("labels")
-            elif what == 2:
+            elif what == 2 and not self.clean:
                 (folder / self.name(self.chance.choice((".zip", ".tar", ".tar.gz")))).write_bytes(b"PK")
             elif what == 3:
                 hidden = folder / self.chance.choice(SYSTEMS_OWN + (".git", "old~"))
@@ -122,13 +123,13 @@ class Folder:
         for _ in range(chance.randrange(good + 1)):  # fewer than the good ones, below each folder
             what = chance.randrange(10)
             if what < 6:
-                ending, content = other_file(chance)
+                ending, content = (".txt", b"something else") if self.clean else other_file(chance)
                 (folder / self.name(ending)).write_bytes(content)
             elif what == 6:
-                os.mkfifo(folder / self.name(chance.choice((".jpg", ""))))
+                os.mkfifo(folder / self.name(chance.choice(("",) if self.clean else (".jpg", ""))))
             elif what == 7:
                 with socket.socket(socket.AF_UNIX) as made:
-                    made.bind(os.path.relpath(folder / self.name(chance.choice((".png", ".sock")))))
+                    made.bind(os.path.relpath(folder / self.name(".sock" if self.clean else chance.choice((".png", ".sock")))))
             elif what == 8:
                 (folder / chance.choice((f".{self.name('.jpg')}", f"{self.name()}~", self.name(".swp"), ".DS_Store"))).write_bytes(b"x")
             elif chance.random() < 0.1:
