@@ -45,8 +45,8 @@ class Walker final {
  private:
   void walk(const fs::path& folder, const std::string& prefix) {
     enter(folder);
-    const std::vector<DirectoryEntry> entries = entries_in(
-        folder.string(), "check --input, which all nodes must see, and its permissions");
+    const std::vector<DirectoryEntry> entries =
+        entries_in(folder.string(), "check --input, which all nodes must see, and its permissions");
     if (prefix.empty() && walk_.use == FolderUse::read) refuse_parts(folder, entries);
     for (const DirectoryEntry& entry : entries) {
       const fs::path path = folder / entry.name;
@@ -96,9 +96,11 @@ class Walker final {
     // Names why it cannot be examined, unless it can be meanwhile.
     if (entry.error != 0) static_cast<void>(require_input(path.string()));
     if (!entry.is_file()) {
-      const std::string kind = entry.error != 0 ? "a changing file" : special_kind(entry.status.st_mode);
-      has_image_extension(entry.name) ? fates.refuse(kind + " that is named as an image", path.string())
-                                      : fates.leave_out(kind, path.string());
+      const std::string kind =
+          entry.error != 0 ? "a changing file" : special_kind(entry.status.st_mode);
+      has_image_extension(entry.name)
+          ? fates.refuse(kind + " that is named as an image", path.string())
+          : fates.leave_out(kind, path.string());
       return;
     }
     const JudgedFile judged = judge_file(path);
@@ -111,8 +113,8 @@ class Walker final {
     } else if (judged.use == ImageUse::refused && walk_.refuses_formats) {
       fates.refuse(judged.reason, path.string());
     } else {
-      images_.push_back({.name = prefix + entry.name,
-                         .bytes = static_cast<std::uint64_t>(entry.status.st_size)});
+      images_.push_back(
+          {.name = prefix + entry.name, .bytes = static_cast<std::uint64_t>(entry.status.st_size)});
     }
   }
 

@@ -20,9 +20,9 @@ enum class FolderUse {
 struct FolderWalk {
   std::filesystem::path folder;
   FolderUse use = FolderUse::read;
-  std::string reason = {};        ///< of `refuse` and `leave_out`
-  bool refuses_formats = true;    ///< else images of other formats are listed: decoding refuses them
-  std::int32_t container = 0;     ///< of the images
+  std::string reason = {};      ///< of `refuse` and `leave_out`
+  bool refuses_formats = true;  ///< else images of other formats are listed: decoding refuses them
+  std::int32_t container = 0;   ///< of the images
 };
 
 /// Lists all entries below a folder, through links, as torchvision's ImageFolder: images at any

@@ -50,7 +50,8 @@ void EntryFates::require_all_used() const {
 std::vector<std::string> EntryFates::to_texts() const {
   std::vector<std::string> texts{std::to_string(left_out_.size())};
   for (const auto& [reason, of] : left_out_) {
-    texts.insert(texts.end(), {reason, std::to_string(of.entries), std::to_string(of.first.size())});
+    texts.insert(texts.end(),
+                 {reason, std::to_string(of.entries), std::to_string(of.first.size())});
     texts.insert(texts.end(), of.first.begin(), of.first.end());
   }
   for (const Unused& entry : unused_) texts.insert(texts.end(), {entry.path, entry.reason});

@@ -36,18 +36,20 @@ std::int32_t label_of(const fs::path& folder, const std::vector<std::string>& cl
   return static_cast<std::int32_t>(found - classes.begin());
 }
 
-/// The images directly in the part val, sorted by name, with labels from files.
+/// The images of the part val, sorted by path, with labels from files, which know their names.
 ListedEntries list_labelled(const FolderWalk& walk, const LabelPaths& paths,
                             const std::vector<std::string>& classes) {
   ListedEntries found = walk_folder(walk);
   std::vector<std::string> names;
-  for (std::int64_t i = 0; i < found.images.size(); ++i) names.emplace_back(found.images.name(i));
+  for (std::int64_t i = 0; i < found.images.size(); ++i) {
+    names.push_back(fs::path(found.images.name(i)).filename().string());
+  }
   const std::vector<std::int32_t> labels = read_labels(paths, names, classes);
-  ListedEntries labelled{.fates = std::move(found.fates)};
+  ListedEntries labelled{.images = {}, .fates = std::move(found.fates)};
   for (std::size_t i = 0; i < names.size(); ++i) {
     ListedImage image = found.images[static_cast<std::int64_t>(i)];
     image.label = labels[i];
-    labelled.images.add(image, names[i]);
+    labelled.images.add(image, found.images.name(static_cast<std::int64_t>(i)));
   }
   return labelled;
 }

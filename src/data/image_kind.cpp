@@ -72,9 +72,9 @@ std::string extension_of(std::string_view name) {
 
 bool has_image_extension(std::string_view name) {
   static constexpr std::array<std::string_view, 36> known{
-      "jpg", "jpeg", "jpe", "jfif", "jif",  "pjpeg", "png",  "apng", "webp", "bmp", "dib", "gif",
-      "tif", "tiff", "ppm", "pgm",  "pbm",  "pnm",   "pfm",  "avif", "heic", "heif", "jxl", "jp2",
-      "j2k", "jpx",  "ico", "tga",  "psd",  "exr",   "hdr",  "dng",  "cr2",  "nef",  "arw", "svg"};
+      "jpg", "jpeg", "jpe", "jfif", "jif", "pjpeg", "png", "apng", "webp", "bmp",  "dib", "gif",
+      "tif", "tiff", "ppm", "pgm",  "pbm", "pnm",   "pfm", "avif", "heic", "heif", "jxl", "jp2",
+      "j2k", "jpx",  "ico", "tga",  "psd", "exr",   "hdr", "dng",  "cr2",  "nef",  "arw", "svg"};
   return std::find(known.begin(), known.end(), extension_of(name)) != known.end();
 }
 
@@ -95,7 +95,8 @@ std::string_view image_format(std::span<const std::byte> first_bytes) {
 std::string describe_unread_image(std::span<const std::byte> first_bytes) {
   const std::string_view format = image_format(first_bytes);
   if (first_bytes.empty()) return "an empty file that is named as an image";
-  if (format.empty()) return "named as an image, but neither a JPEG nor a PNG file by its first bytes";
+  if (format.empty())
+    return "named as an image, but neither a JPEG nor a PNG file by its first bytes";
   const bool vowel = std::string_view("AEIO").find(format.front()) != std::string_view::npos;
   return (vowel ? "an " : "a ") + std::string(format) + " image (JPEG and PNG are read)";
 }

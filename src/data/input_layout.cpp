@@ -47,9 +47,9 @@ FolderEntries entries_of(const fs::path& directory) {
     } else if (entry.error != 0) {
       static_cast<void>(require_input(path.string()));
     } else if (!entry.is_file()) {
-      has_image_extension(entry.name) ? found.images.push_back(entry.name)
-                                      : found.fates.leave_out(special_kind(entry.status.st_mode),
-                                                              path.string());
+      has_image_extension(entry.name)
+          ? found.images.push_back(entry.name)
+          : found.fates.leave_out(special_kind(entry.status.st_mode), path.string());
     } else if (is_archive(entry.name)) {
       found.fates.refuse(archive_reason, path.string());
     } else {
@@ -86,16 +86,18 @@ InputLayout classes_without_parts(const fs::path& base, const FolderEntries& ent
     if (only_parts || !in_part.folders.empty() || in_part.images.empty()) {
       fail(ExitStatus::bad_input,
            "{} has the name of a part, and {} (parts hold class folders: {}/train/CLASS and "
-           "{}/{}/CLASS; a class of this name holds images itself); put the classes into {}/train, or "
+           "{}/{}/CLASS; a class of this name holds images itself); put the classes into {}/train, "
+           "or "
            "give {} as --input",
            (base / name).string(),
-           in_part.images.empty() && in_part.folders.empty() ? "holds no images"
-                                                             : "there is no training part beside it",
+           in_part.images.empty() && in_part.folders.empty()
+               ? "holds no images"
+               : "there is no training part beside it",
            base.string(), base.string(), training_part(name) ? "val" : name, base.string(),
            (base / name).string());
     }
-    layout.notes.push_back(fmt::format(
-        "{} is taken for a class, since it holds images itself", (base / name).string()));
+    layout.notes.push_back(fmt::format("{} is taken for a class, since it holds images itself",
+                                       (base / name).string()));
   }
   return layout;
 }
@@ -104,11 +106,15 @@ void find_val(const fs::path& val, bool has_labels, InputLayout& layout) {
   const FolderEntries in_val = entries_of(val);
   layout.val = val.string();
   if (has_labels) {
-    if (!in_val.folders.empty() || in_val.images.empty()) {
+    const auto sorted = std::ranges::find_if(in_val.folders, [&](const std::string& name) {
+      return std::ranges::binary_search(layout.classes, name);
+    });
+    if (sorted != in_val.folders.end()) {
       fail(ExitStatus::bad_input,
-           "--val-labels, but {} holds {} folders, and {} images outside of them (it labels images "
-           "without class folders); drop --val-labels, or check --input",
-           val.string(), in_val.folders.size(), in_val.images.size());
+           "--val-labels, but {} holds the class folder {} (it labels images without class "
+           "folders); "
+           "drop --val-labels, or check --input",
+           val.string(), *sorted);
     }
     return;  // its entries are listed with their labels
   }
@@ -119,7 +125,8 @@ void find_val(const fs::path& val, bool has_labels, InputLayout& layout) {
                                       layout.train));
   if (in_val.folders.empty()) {
     fail(ExitStatus::bad_input,
-         "{} holds no class folders (an evaluation part is read from {}/CLASS); add them, or give {} "
+         "{} holds no class folders (an evaluation part is read from {}/CLASS); add them, or give "
+         "{} "
          "as --input, which packs the training part alone",
          val.string(), val.string(), layout.train);
   }

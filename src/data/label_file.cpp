@@ -110,6 +110,18 @@ std::vector<Row> kaggle_rows(const NamedText& file, std::span<const Line> lines)
 /// Indices of images, by their names with and without extension.
 using ImageIndices = std::unordered_map<std::string_view, std::size_t>;
 
+/// "CLASS X1 Y1 X2 Y2", as in Tiny ImageNet's lists, has a class and a box. Empty for other text.
+std::string_view class_before_box(std::string_view text) {
+  std::string_view rest = text.substr(std::min(first_word(text).size(), text.size()));
+  for (int number = 0; number < 4; ++number) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(separators), rest.size()));
+    const std::string_view word = first_word(rest);
+    if (!number_in(word)) return {};
+    rest.remove_prefix(word.size());
+  }
+  return rest.empty() ? first_word(text) : std::string_view();
+}
+
 /// Names of images and classes may have blanks and commas, so a line is split where it gives an
 /// image that is there.
 Row list_row(const NamedText& file, const Line& line, const ImageIndices& images,
@@ -122,8 +134,10 @@ Row list_row(const NamedText& file, const Line& line, const ImageIndices& images
     const std::string_view label = field(line.text.substr(at));
     if (image.empty() || label.empty()) continue;
     const bool known = images.contains(image);
-    if (known && (index_of(label, classes) || number_in(label))) {
-      return {.line = line.number, .image = image, .label = label};
+    for (const std::string_view name : {label, class_before_box(label)}) {
+      if (known && (index_of(name, classes) || number_in(name))) {
+        return {.line = line.number, .image = image, .label = name};
+      }
     }
     // For the message: the split with a known image, else the last one.
     if (known || !images.contains(best.image)) {
@@ -180,7 +194,12 @@ std::vector<std::int32_t> labels_by_name(const NamedText& file, std::span<const 
   ImageIndices images;
   for (std::size_t i = 0; i < unlabelled.images.size(); ++i) {
     const std::string_view name = unlabelled.images[i];
-    images.emplace(name, i);
+    if (!images.emplace(name, i).second && unlabelled.images[images.find(name)->second] == name) {
+      fail(ExitStatus::bad_input,
+           "two images are called {} (in different folders; {} knows images by their names alone); "
+           "give them different names",
+           name, file.path);
+    }
     images.emplace(name.substr(0, name.find_last_of('.')), i);
   }
   std::vector<Row> rows;

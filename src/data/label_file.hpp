@@ -24,7 +24,7 @@ using ClassIds = std::map<std::int64_t, std::string>;
 
 /// A set of images without class folders.
 struct Unlabelled {
-  std::span<const std::string> images;   ///< file names, sorted
+  std::span<const std::string> images;   ///< file names, in the order of the images
   std::span<const std::string> classes;  ///< sorted
   const ClassIds* class_ids = nullptr;   ///< if the user gave such a file
 };
@@ -32,7 +32,7 @@ struct Unlabelled {
 /// The label of each image: the index of its class. The format is found by content:
 /// - "ImageId,PredictionString", then "IMAGE,CLASS ..." (Kaggle's LOC_val_solution.csv);
 /// - "IMAGE CLASS", with the names of classes, or in the whole file their indices; an image's name
-///   with or without its extension; names may have blanks;
+///   with or without its extension; names may have blanks, and a box may follow;
 /// - a number on each line, in the order of the images' names (ILSVRC's validation ground truth),
 ///   which needs `class_ids`.
 /// Error(bad_input) unless each image has exactly one label and each label an image.

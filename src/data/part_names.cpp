@@ -22,10 +22,11 @@ std::optional<int> place_in(const std::array<std::string_view, size>& words,
 
 [[noreturn]] void refuse_both(const std::string& where, const std::string& one,
                               const std::string& other) {
-  fail(ExitStatus::bad_input,
-       "{} holds {} and {} (both are names of one part, and only one can be packed); rename one, or "
-       "give one of them as --input",
-       where, one, other);
+  fail(
+      ExitStatus::bad_input,
+      "{} holds {} and {} (both are names of one part, and only one can be packed); rename one, or "
+      "give one of them as --input",
+      where, one, other);
 }
 
 }  // namespace

@@ -158,15 +158,16 @@ class SampleCollector final {
       fates_.refuse(judged.reason, path_of(*sample.image));
       return;
     }
-    listed.images.add({.bytes = sample.image->bytes,
-                       .offset = sample.image->offset,
-                       .container = container,
-                       .label = sample.cls ? label_in_cls(file_, *label) : label_in_json(file_, *label)},
-                      sample.image->name);
+    listed.images.add(
+        {.bytes = sample.image->bytes,
+         .offset = sample.image->offset,
+         .container = container,
+         .label = sample.cls ? label_in_cls(file_, *label) : label_in_json(file_, *label)},
+        sample.image->name);
   }
 
   const ArchiveFile& file_;
-  std::vector<Sample> samples_;  ///< in the order of their first members
+  std::vector<Sample> samples_;                           ///< in the order of their first members
   std::unordered_map<std::string, std::size_t> indices_;  ///< by key
   std::vector<TarMember> others_;
   EntryFates fates_;

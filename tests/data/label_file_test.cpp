@@ -29,12 +29,14 @@ void check_refused(const std::string& text, const std::string& reason,
 
 BOOST_AUTO_TEST_CASE(every_format_gives_the_same_labels) {
   const ClassIds ids{{1, "n03"}, {2, "n02"}, {3, "n01"}};
-  for (const char* text : {"ImageId,PredictionString\nval_2,n01 1 2 3 4 n01 5 6 7 8 \nval_1,n03 85 "
-                           "1 499 272\nval_3,n03",
-                           "val_1.JPEG n03\nval_2.JPEG n01\nval_3.JPEG n03\n",
-                           "val_1,n03\r\n\r\nval_2 , n01 \r\nval_3,\tn03\r\n",
-                           "val/val_1.JPEG 2\nval/val_2.JPEG 0\nval/val_3.JPEG 2\n",
-                           "\"val_1.JPEG\",\"n03\"\nval_2.JPEG,n01\nval_3.JPEG,n03\n"}) {
+  for (const char* text :
+       {"ImageId,PredictionString\nval_2,n01 1 2 3 4 n01 5 6 7 8 \nval_1,n03 85 "
+        "1 499 272\nval_3,n03",
+        "val_1.JPEG n03\nval_2.JPEG n01\nval_3.JPEG n03\n",
+        "val_1,n03\r\n\r\nval_2 , n01 \r\nval_3,\tn03\r\n",
+        "val/val_1.JPEG 2\nval/val_2.JPEG 0\nval/val_3.JPEG 2\n",
+        "val_1.JPEG\tn03\t0\t0\t62\t-57\nval_2.JPEG\tn01\t1\t2\t3\t4\nval_3 n03 1 2 3 4\n",
+        "\"val_1.JPEG\",\"n03\"\nval_2.JPEG,n01\nval_3.JPEG,n03\n"}) {
     BOOST_TEST(labels_of(text) == expected, boost::test_tools::per_element());
   }
   BOOST_TEST(labels_of("1\n3\n1\n", &ids) == expected, boost::test_tools::per_element());
@@ -85,6 +87,7 @@ BOOST_AUTO_TEST_CASE(each_image_needs_one_label_and_each_label_an_image) {
                 "labels 2 images that are not there, such as val_9 in line 4");
   check_refused("val_1 0\nval_2 0\nval_3 0\nval_1.JPEG 0\n", "line 4 gives val_1.JPEG a second");
   check_refused("val_1 n01\nval_2 n04\nval_3 n01\n", "line 2 gives val_2 the class 'n04'");
+  check_refused("val_1 n01 1 2 3\nval_2 n01 1 2 3 4\nval_3 n01 1 2 3 4\n", "line 1 gives val_1");
   check_refused("val_1 0\nval_2 3\nval_3 0\n", "nor a number from 0 to 2");
   check_refused("val_1 0\nval_2 -1\nval_3 0\n", "the class '-1'");
 }

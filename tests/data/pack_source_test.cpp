@@ -62,6 +62,35 @@ BOOST_AUTO_TEST_CASE(mnist_without_a_test_part_has_no_split_val) {
   BOOST_TEST(open_mnist_source(folder.path())->samples(SourcePart::val) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(mnist_files_may_have_a_dot_in_their_names) {
+  const TemporaryDirectory folder;
+  write_idx_part(folder.path(), "train", 3);
+  write_idx_part(folder.path(), "t10k", 2);
+  for (const char* part : {"t10k-images", "t10k-labels"}) {
+    const std::string ending = std::string(part).ends_with("images") ? "idx3-ubyte" : "idx1-ubyte";
+    std::filesystem::rename(folder / (std::string(part) + "-" + ending),
+                            folder / (std::string(part) + "." + ending));
+  }
+
+  BOOST_TEST(open_mnist_source(folder.path())->samples(SourcePart::val) == 2);
+}
+
+BOOST_AUTO_TEST_CASE(test_data_under_another_name_is_not_missed) {
+  const TemporaryDirectory mnist;
+  write_idx_part(mnist.path(), "train", 3);
+  write_file(mnist / "readme", "text");
+  BOOST_TEST(open_mnist_source(mnist.path())->info().fates.all().size() == 1U);
+  write_file(mnist / "t10k-images.idx", "x");
+  check_fails(ExitStatus::bad_input, "t10k-images.idx looks like test data",
+              [&] { return open_mnist_source(mnist.path()); });
+
+  const TemporaryDirectory cifar;
+  write_file(cifar / "train.bin", cifar_batch(2, "\x03\x42"));
+  write_file(cifar / "Test.bin", cifar_batch(2, "\x03\x42"));
+  check_fails(ExitStatus::bad_input, "Test.bin looks like test data",
+              [&] { return open_cifar_source(cifar.path()); });
+}
+
 BOOST_AUTO_TEST_CASE(mnist_files_that_are_missing_or_do_not_match_are_refused) {
   const TemporaryDirectory folder;
   check_fails(ExitStatus::no_input, "train-images-idx3-ubyte",

@@ -362,6 +362,25 @@ def a_finished_packing_is_done(folder):
     pack(folder / "in", folder / "out", "--on-bad", "skip", "--shards", 3, expect=USAGE)
 
 
+def tiny_imagenet_is_packed_as_it_is_distributed(folder):
+    """Images in a folder images/ of each class, and validation images in val/images with a list that has boxes."""
+    for name in ("n01", "n02"):
+        for i in range(3):
+            picture(folder / "in" / "train" / name / "images" / f"{name}_{i}.JPEG", "JPEG", seed=i)
+        (folder / "in" / "train" / name / f"{name}_boxes.txt").write_text(f"{name}_0.JPEG\t0\t0\t62\t63\n")
+    for i in range(4):
+        picture(folder / "in" / "val" / "images" / f"val_{i}.JPEG", "JPEG", seed=10 + i)
+        picture(folder / "in" / "test" / "images" / f"test_{i}.JPEG", "JPEG", seed=20 + i)
+    labels = folder / "in" / "val" / "val_annotations.txt"
+    labels.write_text("".join(f"val_{i}.JPEG\tn0{1 + i % 2}\t0\t32\t44\t62\n" for i in range(4)))
+    (folder / "in" / "wnids.txt").write_text("n01\nn02\n")
+    result = pack(folder / "in", folder / "out", "--val-labels", labels, ranks=2)
+    assert packed_samples(folder / "out") == {("train", "n01"): 3, ("train", "n02"): 3, ("val", "n01"): 2, ("val", "n02"): 2}, result
+    assert result["entries"] == 6 + 4 + 4 + 2 + 2 and result["notes"] == ["val becomes split val; test is left out"], result
+    picture(folder / "in" / "val" / "more" / "val_0.JPEG", "JPEG")
+    assert "two images are called val_0.JPEG" in pack(folder / "in", folder / "none", "--val-labels", labels, expect=BAD_INPUT)
+
+
 def tar_of(path, members):
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as archive:
@@ -397,4 +416,4 @@ def archives_that_are_not_whole_are_refused(folder):
 if __name__ == "__main__":
     main([every_entry_of_a_random_folder_has_one_fate, parts_have_the_usual_names, a_reserved_name_with_images_of_its_own_is_a_class_or_an_error,
           links_are_followed_or_stop, other_formats_are_named, the_output_is_outside_of_the_input, a_finished_packing_is_done,
-          archives_that_are_not_whole_are_refused])
+          tiny_imagenet_is_packed_as_it_is_distributed, archives_that_are_not_whole_are_refused])
