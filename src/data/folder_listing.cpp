@@ -2,6 +2,7 @@
 
 #include "class_folder.hpp"
 #include "input_layout.hpp"
+#include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>

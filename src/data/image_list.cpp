@@ -1,5 +1,7 @@
 #include "image_list.hpp"
 
+#include "lockstep/comm/broadcast_texts.hpp"
+
 #include <cstring>
 #include <type_traits>
 
@@ -18,22 +20,6 @@ template <typename T>
   values.resize(count);
   if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
   return bytes.substr(count * sizeof(T));
-}
-
-/// Each text ends with a zero byte.
-std::string joined(const std::vector<std::string>& texts) {
-  std::string bytes;
-  for (const std::string& text : texts) bytes.append(text).push_back('\0');
-  return bytes;
-}
-
-std::vector<std::string> split(std::string_view bytes) {
-  std::vector<std::string> texts;
-  while (!bytes.empty()) {
-    texts.emplace_back(bytes.substr(0, bytes.find('\0')));
-    bytes.remove_prefix(texts.back().size() + 1);
-  }
-  return texts;
 }
 
 }  // namespace
@@ -80,7 +66,7 @@ std::vector<ListedEntries> list_on_all_ranks(
     for (auto item = static_cast<std::size_t>(comm.rank()); item < items; item += ranks) {
       const ListedEntries entries = list(item);
       entries.images.put_bytes(mine);
-      const std::string fates = joined(entries.fates.to_texts());
+      const std::string fates = join_texts(entries.fates.to_texts());
       put(mine, std::vector<std::uint64_t>{fates.size()});
       mine += fates;
     }
@@ -93,15 +79,10 @@ std::vector<ListedEntries> list_on_all_ranks(
     from = all[item].images.take_bytes(from);
     std::vector<std::uint64_t> size;
     from = take(from, 1, size);
-    all[item].fates = EntryFates::from_texts(split(from.substr(0, size[0])));
+    all[item].fates = EntryFates::from_texts(split_texts(from.substr(0, size[0])));
     from.remove_prefix(size[0]);
   }
   return all;
-}
-
-std::vector<std::string> broadcast_texts(Communicator& comm,
-                                         const std::vector<std::string>& texts) {
-  return split(broadcast_text(comm, joined(texts)));
 }
 
 EntryFates broadcast_fates(Communicator& comm, const EntryFates& fates) {

@@ -79,10 +79,7 @@ struct ImageListing {
 [[nodiscard]] std::vector<ListedEntries> list_on_all_ranks(
     Communicator& comm, std::size_t items, const std::function<ListedEntries(std::size_t)>& list);
 
-/// Returns rank 0's texts, which have no zero bytes, on every rank.
-[[nodiscard]] std::vector<std::string> broadcast_texts(Communicator& comm,
-                                                       const std::vector<std::string>& texts);
-/// The same for fates.
+/// Returns rank 0's fates on every rank.
 [[nodiscard]] EntryFates broadcast_fates(Communicator& comm, const EntryFates& fates);
 
 }  // namespace lockstep

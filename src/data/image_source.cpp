@@ -4,6 +4,7 @@
 #include "image_list.hpp"
 #include "imagenet_archives.hpp"
 #include "label_file.hpp"
+#include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/decode.hpp"

@@ -1,6 +1,6 @@
 #include "shard_report.hpp"
 
-#include "image_list.hpp"
+#include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/crc32c.hpp"
 
 #include <nlohmann/json.hpp>

@@ -3,6 +3,7 @@
 #include "archive_file.hpp"
 #include "class_folder.hpp"
 #include "label_file.hpp"
+#include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
