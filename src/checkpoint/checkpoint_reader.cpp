@@ -2,7 +2,9 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/name_list.hpp"
 #include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/other_format.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -121,11 +123,12 @@ void check_format(const Source& source) {
          "{} has version {} of the format (this program reads 1 to {}); use a newer program",
          source.path, version, format::version);
   }
-  if (!h5::exists(source.file, "/model")) {
-    fail(ExitStatus::bad_input,
-         "{} has no group /model (a checkpoint holds its weights there); check the path",
-         source.path);
-  }
+  if (h5::exists(source.file, "/model")) return;
+  refuse_keras(source.file, source.path);
+  fail(ExitStatus::bad_input,
+       "{} has no group /model (a checkpoint holds its weights there; this file has {}); check the "
+       "path, or move the weights to /model",
+       source.path, listed(h5::children(source.file, "/")));
 }
 
 /// nullopt unless the file has all three attributes.

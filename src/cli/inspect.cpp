@@ -6,6 +6,7 @@
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/other_format.hpp"
 #include "model_options.hpp"
 
 #include <fmt/format.h>
@@ -153,6 +154,7 @@ Report inspect_file(const std::string& path, Verify verify) {
   if (h5::exists(file, "images") || h5::exists(file, "encoded") || h5::exists(file, "labels")) {
     return inspect_shard(path, verify);
   }
+  refuse_keras(file, path);
   fail(ExitStatus::bad_input,
        "{} is neither a shard nor a checkpoint (no /images, /encoded, /labels or /model in it; its "
        "objects: {}); check the path",

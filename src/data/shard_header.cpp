@@ -3,6 +3,7 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/little_endian.hpp"
+#include "lockstep/io/other_format.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -215,6 +216,7 @@ ShardHeader read_shard_header(const h5::File& file, const std::string& path,
   ShardHeader header;
   const bool images = h5::exists(file, "images");
   const bool encoded = h5::exists(file, "encoded");
+  if (!images && !encoded) refuse_keras(file, path);
   if (images == encoded) {
     fail(ExitStatus::bad_input,
          "{} has {} (a shard has /images uint8 (N, H, W, C), or /encoded and /offsets); write it "

@@ -163,6 +163,13 @@ Dataspace one_axis(std::size_t size) {
 
 }  // namespace
 
+bool has_attribute(Location location, const std::string& name) {
+  const LibraryLock lock;
+  const bool found = H5Aexists(location.id(), name.c_str()) > 0;
+  H5Eclear2(H5E_DEFAULT);
+  return found;
+}
+
 std::optional<std::int64_t> read_int64(Location location, const std::string& name) {
   const LibraryLock lock;
   return read_number<std::int64_t>(location, name);

@@ -1,9 +1,13 @@
 #include "hdf5_detail.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/io/other_format.hpp"
 #include "output_driver.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <span>
 
 namespace lockstep::h5 {
 namespace {
@@ -37,6 +41,21 @@ PropertyList output_access_list() {
   H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
   use_output_driver(list);
   return list;
+}
+
+/// Names the format of a file that the library did not open, if that is known.
+[[noreturn]] void not_hdf5(const std::string& path, std::uint64_t size) {
+  const std::string reason = library_reason();
+  std::string start(static_cast<std::size_t>(std::min<std::uint64_t>(size, most_start_bytes)),
+                    '\0');
+  const auto read = read_at(open_input(path), 0, std::as_writable_bytes(std::span(start)));
+  start.resize(read.value_or(0));
+  if (const auto other = other_format({.path = path, .bytes = start, .size = size})) {
+    fail(ExitStatus::bad_input, "{} is {} ({} bytes; HDF5 is read); {}", path, other->kind, size,
+         other->advice);
+  }
+  fail(ExitStatus::bad_input, "{} is not a whole HDF5 file ({}; {} bytes); copy or write it again",
+       path, reason, size);
 }
 
 /// A global, since the library's state is global.
@@ -121,13 +140,10 @@ File open_file(const std::string& path) {
   const LibraryLock lock;
   // Check before the library does, which cannot tell "absent" from "damaged" and would block on a
   // FIFO.
+  refuse_saved_model(path);
   const std::uint64_t bytes = require_input(path);
   File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_list().get()));
-  if (!file) {
-    fail(ExitStatus::bad_input,
-         "{} is not a whole HDF5 file ({}; {} bytes); copy or write it again", path,
-         library_reason(), bytes);
-  }
+  if (!file) not_hdf5(path, bytes);
   return file;
 }
 

@@ -125,6 +125,7 @@ Dataset write_dataset(Location location, const std::string& name,
 /// have fixed or variable length, as h5py writes them, and end at their first zero byte.
 inline constexpr std::size_t max_string_bytes = std::size_t{16} << 20;
 inline constexpr std::uint64_t max_attribute_elements = 1'000'000;
+[[nodiscard]] bool has_attribute(Location location, const std::string& name);
 [[nodiscard]] std::optional<std::int64_t> read_int64(Location location, const std::string& name);
 [[nodiscard]] std::optional<std::uint64_t> read_uint64(Location location, const std::string& name);
 [[nodiscard]] std::optional<std::uint32_t> read_uint32(Location location, const std::string& name);
