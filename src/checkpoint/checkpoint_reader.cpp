@@ -153,6 +153,12 @@ CheckpointInfo read_info(const Source& source) {
   info.classes = h5::read_int64(source.file, "classes").value_or(0);
   info.class_names =
       h5::read_strings(source.file, "class_names").value_or(std::vector<std::string>());
+  const auto names = static_cast<std::int64_t>(info.class_names.size());
+  if (info.classes > 0 && names > info.classes) {
+    fail(ExitStatus::bad_input,
+         "{} has {} class_names for {} classes (a name needs an output); correct its attributes",
+         source.path, names, info.classes);
+  }
   info.image = read_image(source);
   if (h5::exists(source.file, "/state")) {
     info.state = read_state(source, h5::open_group(source.file, "/state"));

@@ -1,7 +1,9 @@
 #include "lockstep/data/dataset.hpp"
 
+#include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/renumbered_dataset.hpp"
 #include "lockstep/data/shard_copies.hpp"
 #include "shard_report.hpp"
 
@@ -27,15 +29,14 @@ std::size_t most_open_shards(bool by_library) noexcept {
                                              : std::clamp<rlim_t>(limit.rlim_cur / 8, 8, 64 * few));
 }
 
-/// Splits at "/", the one byte a file name cannot contain.
-std::vector<std::string> split_names(const std::string& text) {
+/// Thousands of ranks that list a directory would overload the file system's metadata server.
+std::vector<std::string> list_on_rank_0(const std::string& directory, const std::string& split,
+                                        Communicator& comm) {
   std::vector<std::string> names;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('/', begin), text.size());
-    names.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
+  collectively(comm, [&] {
+    if (comm.rank() == 0) names = list_shards(directory, split);
+  });
+  return broadcast_texts(comm, names);
 }
 
 std::string shape_text(const ShardHeader& header) {
@@ -80,6 +81,17 @@ std::uint32_t identity_of(const std::vector<std::string>& names,
   return identity;
 }
 
+std::vector<std::int64_t> empty_classes(const std::vector<bool>& has_samples,
+                                        std::int64_t classes) {
+  std::vector<std::int64_t> empty;
+  if (classes > most_counted_classes) return empty;
+  for (std::int64_t label = 0; label < classes; ++label) {
+    const auto index = static_cast<std::size_t>(label);
+    if (index >= has_samples.size() || !has_samples[index]) empty.push_back(label);
+  }
+  return empty;
+}
+
 void fill_defaults(const std::vector<ShardReport>& reports, DatasetInfo& info) {
   const ShardHeader& first = reports[0].header;
   const std::int64_t channels = info.image.channels > 0 ? info.image.channels : 3;
@@ -108,6 +120,7 @@ void fill_defaults(const std::vector<ShardReport>& reports, DatasetInfo& info) {
         fmt::format("split {}: no attribute classes; {} classes, by the largest label {}",
                     info.split, info.classes, largest));
   }
+  info.empty_classes = empty_classes(reports[0].contents.has_samples, info.classes);
   const auto slow = std::count_if(reports.begin(), reports.end(), [](const ShardReport& report) {
     return !report.header.contiguous;
   });
@@ -270,14 +283,15 @@ std::vector<ShardToCopy> Dataset::shards_to_copy() const {
 void Dataset::read_copies(const std::shared_ptr<const ShardCopies>& /*copies*/,
                           std::size_t /*first*/) {}
 
+std::uint32_t renumbered_identity(const DatasetInfo& info, const ClassNumbering& numbering,
+                                  Communicator& comm) {
+  const std::vector<std::string> names = list_on_rank_0(info.directory, info.split, comm);
+  return identity_of(names, examine_shards(info.directory, names, comm, numbering));
+}
+
 std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::string& split,
                                       Communicator& comm) {
-  // Only rank 0 lists: thousands of ranks would overload the file system's metadata server.
-  std::vector<std::string> names;
-  collectively(comm, [&] {
-    if (comm.rank() == 0) names = list_shards(directory, split);
-  });
-  names = split_names(broadcast_text(comm, fmt::format("{}", fmt::join(names, "/"))));
+  std::vector<std::string> names = list_on_rank_0(directory, split, comm);
   std::vector<ShardReport> reports = examine_shards(directory, names, comm);
   // From here every rank has the same values, so all ranks throw or none.
   check_agreement(directory, names, reports);

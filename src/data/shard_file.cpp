@@ -63,6 +63,15 @@ std::int64_t decode_integer(const std::byte* bytes, const ShardColumn& column) {
   return static_cast<std::int64_t>(value);
 }
 
+void note_label(std::int64_t label, ShardContents& contents) {
+  contents.smallest_label = std::min(contents.smallest_label, label);
+  contents.largest_label = std::max(contents.largest_label, label);
+  if (label >= most_counted_classes) return;
+  const auto index = static_cast<std::size_t>(label);
+  if (index >= contents.has_samples.size()) contents.has_samples.resize(index + 1);
+  contents.has_samples[index] = true;
+}
+
 }  // namespace
 
 struct ShardFile::Implementation {
@@ -147,6 +156,16 @@ struct ShardFile::Implementation {
          path, sample, label, end);
   }
 
+  /// Turns the checksums of samples into those of the same images with renumbered labels.
+  void renumber(const ClassNumbering& numbering, std::int64_t first,
+                std::span<std::int64_t> values) const {
+    std::vector<std::int64_t> stored(values.size());
+    read_integers(header.labels, labels, first, stored);
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      values[i] ^= checksum_change(stored[i], numbering[static_cast<std::size_t>(stored[i])]);
+    }
+  }
+
   void check_sample_end(std::int64_t begin, std::int64_t end, std::int64_t sample) const {
     if (begin >= 0 && begin < end && end <= header.encoded_bytes && end - begin <= max_sample_bytes)
       return;
@@ -187,41 +206,55 @@ const ShardHeader& ShardFile::header() const noexcept {
   return implementation_->header;
 }
 
-ShardContents ShardFile::scan() const {
+ShardContents ShardFile::scan(const ClassNumbering& numbering) const {
   const Implementation& self = *implementation_;
   const ShardHeader& header = self.header;
   ShardContents contents;
   if (header.samples == 0) return contents;
+  if (!numbering.empty() && header.classes != static_cast<std::int64_t>(numbering.size())) {
+    fail(ExitStatus::bad_input,
+         "{} has other classes than {} when it was opened before (something writes to it); start "
+         "again when it is complete",
+         self.path, numbering.size());
+  }
   std::vector<std::int64_t> values(
       static_cast<std::size_t>(std::min(header.samples + 1, scan_rows)));
-  // Adds all rows of `column` to the checksum, piece by piece, and passes each to `check`.
-  const auto for_each = [&](const ShardColumn& column, const h5::Dataset& dataset,
-                            std::int64_t rows, const auto& check) {
+  // Passes each piece of `column` to `check`, which may change it, and adds it to the checksum.
+  const auto for_pieces = [&](const ShardColumn& column, const h5::Dataset& dataset,
+                              std::int64_t rows, const auto& check) {
     for (std::int64_t first = 0; first < rows; first += scan_rows) {
-      const std::int64_t count = std::min(scan_rows, rows - first);
-      const auto piece = std::span(values).first(static_cast<std::size_t>(count));
+      const auto count = static_cast<std::size_t>(std::min(scan_rows, rows - first));
+      const auto piece = std::span(values).first(count);
       self.read_integers(column, dataset, first, piece);
+      check(first, piece);
       contents.checksum = crc32c(std::as_bytes(piece), contents.checksum);
-      for (std::int64_t i = 0; i < count; ++i) check(first + i, piece[static_cast<std::size_t>(i)]);
     }
   };
   contents.smallest_label = std::int64_t{1} << 31;
-  for_each(header.labels, self.labels, header.samples,
-           [&](std::int64_t sample, std::int64_t label) {
-             self.check_label(label, sample);
-             contents.smallest_label = std::min(contents.smallest_label, label);
-             contents.largest_label = std::max(contents.largest_label, label);
-           });
+  for_pieces(header.labels, self.labels, header.samples,
+             [&](std::int64_t first, std::span<std::int64_t> labels) {
+               for (std::int64_t& label : labels) {
+                 self.check_label(label, first++);
+                 note_label(label, contents);
+                 if (!numbering.empty()) label = numbering[static_cast<std::size_t>(label)];
+               }
+             });
   if (header.offsets) {
     std::int64_t previous = 0;
-    for_each(*header.offsets, self.offsets, header.samples + 1,
-             [&](std::int64_t row, std::int64_t offset) {
-               if (row > 0) self.check_sample_end(previous, offset, row - 1);
-               previous = offset;
-             });
+    for_pieces(*header.offsets, self.offsets, header.samples + 1,
+               [&](std::int64_t row, std::span<std::int64_t> offsets) {
+                 for (const std::int64_t offset : offsets) {
+                   if (row > 0) self.check_sample_end(previous, offset, row - 1);
+                   previous = offset;
+                   ++row;
+                 }
+               });
   }
   if (header.checksums) {
-    for_each(*header.checksums, self.checksums, header.samples, [](std::int64_t, std::int64_t) {});
+    for_pieces(*header.checksums, self.checksums, header.samples,
+               [&](std::int64_t first, std::span<std::int64_t> checksums) {
+                 if (!numbering.empty()) self.renumber(numbering, first, checksums);
+               });
   }
   return contents;
 }

@@ -211,6 +211,11 @@ std::uint32_t checksum_of(const RawSample& sample) {
   return crc32c(little_endian(sample.label), crc32c(sample.bytes));
 }
 
+std::uint32_t checksum_change(std::int64_t label, std::int64_t other) {
+  constexpr std::uint32_t inversion = ~std::uint32_t{0};  // crc32c() begins and ends with it
+  return crc32c(little_endian(label ^ other), inversion) ^ inversion;
+}
+
 ShardHeader read_shard_header(const h5::File& file, const std::string& path,
                               std::uint64_t file_bytes) {
   ShardHeader header;

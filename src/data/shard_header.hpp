@@ -12,6 +12,8 @@ inline constexpr std::int64_t max_sample_bytes = std::int64_t{1} << 28;
 
 /// A sample's value in `/crc32c`: over its bytes, then its label.
 [[nodiscard]] std::uint32_t checksum_of(const RawSample& sample);
+/// The bits of a sample's checksum that another label of the same image changes: a CRC is linear.
+[[nodiscard]] std::uint32_t checksum_change(std::int64_t label, std::int64_t other);
 
 /// Reads and validates a shard's whole header. Error(bad_input).
 [[nodiscard]] ShardHeader read_shard_header(const h5::File& file, const std::string& path,

@@ -18,9 +18,11 @@ struct ShardReport {
 };
 
 /// Opens and validates the shards, shard i on rank i mod size. Collective: every rank returns all
-/// reports in order, or all ranks throw the same Error.
+/// reports in order, or all ranks throw the same Error. ShardContents::has_samples is of all shards
+/// in the first report, and empty in the others.
 [[nodiscard]] std::vector<ShardReport> examine_shards(const std::string& directory,
                                                       const std::vector<std::string>& names,
-                                                      Communicator& comm);
+                                                      Communicator& comm,
+                                                      const ClassNumbering& numbering = {});
 
 }  // namespace lockstep

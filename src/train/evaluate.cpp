@@ -7,6 +7,7 @@
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "match_data.hpp"
 #include "normalization.hpp"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ struct LoadedWeights {
   std::string convolutions;  ///< rank 0's: the run's convolution algorithms, to reproduce its
                              ///< evaluations
   WeightsNormalization normalization;
+  ClassNames classes;
 };
 
 LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm) {
@@ -55,6 +57,8 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   if (request.image_size != 0) loaded.config.image_size = request.image_size;
   std::int64_t classes = info.classes;
   comm.broadcast(std::span<std::int64_t>(&classes, 1));
+  loaded.classes = broadcast_class_names(info, request.checkpoint, comm);
+  if (classes == 0) classes = static_cast<std::int64_t>(loaded.classes.names.size());
   if (classes > 0) loaded.config.classes = classes;
   if (info.mean.empty()) info.mean.assign(loaded.config.mean.begin(), loaded.config.mean.end());
   if (info.std.empty()) info.std.assign(loaded.config.std.begin(), loaded.config.std.end());
@@ -88,7 +92,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
     if (comm.rank() == 0) check_output_paths(request);
   });
   LoadedWeights loaded = load_weights(request, comm);
-  const auto data = open_dataset(request.data, request.split, comm);
+  const auto [data, note] =
+      match_data(loaded.classes, open_dataset(request.data, request.split, comm));
 
   // A batch of one sample per rank passes the checks on batches; resolve_run checks the rest.
   Config config = loaded.config;
@@ -108,7 +113,9 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
     config.eval_crop_ratio = default_eval_crop_ratio;  // the run's is for its own images
   }
   const std::string warning = normalize_as_trained(loaded.normalization, info, config);
-  if (job.warn && !warning.empty()) job.warn(warning);
+  for (const std::string& text : {note, warning}) {
+    if (job.warn && !text.empty()) job.warn(text);
+  }
   const RunPlan plan = resolve_run(config, info, 1);
   const Graph graph = build_graph(plan, job.model);
   const auto compute = make_compute(graph,

@@ -23,19 +23,21 @@ std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& 
                                  .seed = static_cast<std::uint64_t>(config.seed)});
 }
 
-std::unique_ptr<Dataset> open_validation_data(const Config& config, Communicator& comm) {
-  if (config.synthetic) return nullptr;
+MatchedData open_validation_data(const Config& config, const ClassNames& network,
+                                 Communicator& comm) {
+  if (config.synthetic) return {};
   bool present = false;
   collectively(comm, [&] { present = comm.rank() != 0 || has_split(config.val_data, "val"); });
-  if (comm.all_reduce_value<std::int32_t>(present ? 1 : 0, ReduceOp::min) == 0) return nullptr;
-  auto dataset = open_dataset(config.val_data, "val", comm);
-  if (dataset->info().classes > config.classes) {
+  if (comm.all_reduce_value<std::int32_t>(present ? 1 : 0, ReduceOp::min) == 0) return {};
+  MatchedData matched = match_data(network, open_dataset(config.val_data, "val", comm));
+  const std::int64_t classes = matched.data->info().classes;
+  if (classes > config.classes) {
     fail(ExitStatus::usage,
          "the validation split of {} has {} classes, but the network has {} (its labels need an "
          "output each); use --classes {} or more",
-         config.val_data, dataset->info().classes, config.classes, dataset->info().classes);
+         config.val_data, classes, config.classes, classes);
   }
-  return dataset;
+  return matched;
 }
 
 }  // namespace lockstep

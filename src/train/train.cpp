@@ -71,6 +71,8 @@ class Run final {
   void build_steps();
   void describe();
   TrainingResult loop();
+  void open_validation();
+  [[nodiscard]] Dataset& data() const noexcept { return *training_.matched.data; }
   /// The engine's.
   [[nodiscard]] const Graph& graph() const noexcept { return graphs_.front().graph; }
 
@@ -83,7 +85,7 @@ class Run final {
   RunWatch watch_;
   Communicator& comm_;
 
-  std::unique_ptr<Dataset> data_;
+  MatchedTraining training_;
   std::optional<RunDirectory> directory_;           ///< rank 0's
   std::optional<CheckpointDirectory> checkpoints_;  ///< rank 0's
   RunStart start_;
@@ -111,9 +113,9 @@ class Run final {
 /// Opens the data and the run directory, and finds the state to start from.
 void Run::find_start() {
   start_clock_.enter("data");
-  data_ = open_training_data(config_, comm_);
+  auto data = open_training_data(config_, comm_);
   start_clock_.enter("checkpoint");
-  const Config opening = resolve_run(config_, data_->info(), comm_.size()).config;
+  const Config opening = resolve_run(config_, data->info(), comm_.size()).config;
   collectively(comm_, [&] {
     if (comm_.rank() != 0) return;
     directory_.emplace(RunDirectoryOptions{.path = opening.run_dir, .job = job_name()});
@@ -121,30 +123,31 @@ void Run::find_start() {
                          [this] { directory_->require_held(); });
   });
   start_ = find_run_start(opening, checkpoints_ ? &*checkpoints_ : nullptr, comm_);
+  training_ = match_training_data(std::move(data), start_, config_, comm_);
 }
 
 /// Resolves the configuration with the checkpoint's, or fails if they do not fit.
 void Run::plan() {
-  plan_ = normalized_plan(config_, start_, data_->info(), comm_);
+  plan_ = normalized_plan(config_, start_, data().info(), comm_);
   RunPlan& plan = plan_.plan;
   graphs_ = build_training_graphs(plan, job_.model);
   evaluation_graph_ = build_evaluation_graph(graph(), plan, job_.model);
   if (start_.state) {
     const Config before = parse_config_text(start_.state->config);
-    check_resumable(plan, before, *start_.state, data_->info().identity, graph().fingerprint());
+    check_resumable(plan, before, *start_.state, data().info().identity, graph().fingerprint());
     plan.global_batch = resumed_global_batch(plan, before, *start_.state, comm_.size());
     changes_ = differences(before, plan.config);
     consequences_ = apply_changes(before, plan.config, *start_.state);
   }
-  check_global_batch(plan, data_->info(), comm_.size());
-  geometry_ = {.samples = data_->info().samples,
+  check_global_batch(plan, data().info(), comm_.size());
+  geometry_ = {.samples = data().info().samples,
                .global_batch = plan.global_batch,
                .world_size = comm_.size(),
                .rank = comm_.rank(),
                .accumulate = static_cast<int>(config_.accumulate)};
   state_ = starting_state({.config = plan.config,
                            .geometry = geometry_,
-                           .data_identity = data_->info().identity,
+                           .data_identity = data().info().identity,
                            .graph = graph()},
                           start_.state);
   check_pairs(plan.config, geometry_, state_.position);
@@ -178,6 +181,7 @@ void Run::open_reports() {
 void Run::report_start_point() {
   for (const std::string& rejected : start_.rejected) reporter_->warn(rejected);
   if (!plan_.warning.empty()) reporter_->warn(plan_.warning);
+  if (!training_.matched.note.empty()) reporter_->warn(training_.matched.note);
   if (!start_.state) return;
   describe_resume(*reporter_, start_, state_, geometry_);
   for (const std::string& line : consequences_) reporter_->say(line);
@@ -191,8 +195,14 @@ void Run::report_start_point() {
 bool Run::must_evaluate() {
   const Config& config = plan_.plan.config;
   if (!is_evaluation_due(config, evaluation_interval(config, geometry_), state_)) return false;
-  validation_ = open_validation_data(config, comm_);
+  open_validation();
   return validation_ != nullptr;
+}
+
+void Run::open_validation() {
+  MatchedData matched = open_validation_data(plan_.plan.config, training_.classes, comm_);
+  if (!matched.note.empty()) reporter_->warn(matched.note);
+  validation_ = std::move(matched.data);
 }
 
 TrainingResult Run::nothing_to_do() {
@@ -239,10 +249,10 @@ void Run::build_session() {
 void Run::open_loaders() {
   start_clock_.enter("loader");
   const RunPlan& plan = plan_.plan;
-  if (!validation_) validation_ = open_validation_data(plan.config, comm_);
+  if (!validation_) open_validation();
   staging_ = stage_data(plan.config,
                         {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
-                        {data_.get(), validation_.get()});
+                        {&data(), validation_.get()});
   loading_ = loader_options(plan, session_->engine().input_format());
   loading_.drop_probabilities = drop_probabilities(graph());
   loading_.batch_capacity = geometry_.largest_micro_batch();
@@ -266,7 +276,7 @@ void Run::build_steps() {
                                       .graphs = graphs_,
                                       .session = *session_,
                                       .comm = comm_,
-                                      .data = *data_,
+                                      .data = data(),
                                       .loading = loading_,
                                       .board = watch_.board(),
                                       .trace = recorder_.get(),
@@ -294,7 +304,7 @@ void Run::describe() {
   const StartParts parts{
       .plan = plan_.plan,
       .geometry = geometry_,
-      .data = data_->info(),
+      .data = data().info(),
       .binding = job_.binding,
       .session = *session_,
       .steps = *steps_,
@@ -337,7 +347,7 @@ TrainingResult Run::loop() {
                   .stop_timer = stop_timer,
                   .trace = trace ? &*trace : nullptr,
                   .image = steps_->image(),
-                  .class_names = data_->info().class_names,
+                  .class_names = training_.classes.names,
                   .cores = loading_.cores,
                   .nodes = job_.grid.nodes},
                  {.step = state_.step, .path = start_.path});

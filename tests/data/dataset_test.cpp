@@ -3,6 +3,7 @@
 #include "comm/mpi_fixture.hpp"
 #include "data/shard_fixture.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/data/renumbered_dataset.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -272,4 +273,65 @@ BOOST_AUTO_TEST_CASE(synthetic_samples_are_a_function_of_seed_and_index) {
 
   for (const int count : labels) BOOST_TEST(count > 5);
   BOOST_TEST(first->info().identity != other->info().identity);
+}
+
+BOOST_AUTO_TEST_CASE(renumbered_data_equals_data_stored_with_these_labels) {
+  const auto comm = make_mpi_communicator();
+  const ClassNumbering numbering{2, 0, 3, 1};
+  for (const bool checksums : {true, false}) {
+    const auto open = [&](const TestShard& shard, const auto& check) {
+      const SharedDirectory directory(
+          *comm, [&](const std::string& path) { write_shards(path, 3, shard); });
+      check(open_dataset(directory.path(), "train", *comm));
+    };
+    std::uint32_t stored_identity = 0;
+    open({.checksums = checksums, .class_names = {"a", "b", "c", "d"}, .numbering = {2, 0, 3, 1}},
+         [&](const auto& data) { stored_identity = data->info().identity; });
+    open({.checksums = checksums, .class_names = {"b", "d", "a", "c"}}, [&](auto data) {
+      const std::uint32_t identity = renumbered_identity(data->info(), numbering, *comm);
+      BOOST_TEST(identity == stored_identity);
+      BOOST_TEST(identity != data->info().identity);
+
+      const auto renumbered = renumber(
+          std::move(data),
+          {.numbering = numbering, .class_names = {"a", "b", "c", "d"}, .identity = identity});
+
+      BOOST_TEST(renumbered->info().class_names.at(3) == "d");
+      BOOST_TEST(renumbered->info().identity == identity);
+      RawSample sample;
+      for (std::int64_t n = 0; n < renumbered->info().samples; ++n) {
+        renumbered->read(n, sample);
+        BOOST_TEST(sample.label == numbering[static_cast<std::size_t>(label_of(n))]);
+      }
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(classes_without_samples_are_found_in_all_shards) {
+  const auto comm = make_mpi_communicator();
+  const auto info = [&](const TestShard& shard, std::int64_t count) {
+    const SharedDirectory directory(
+        *comm, [&](const std::string& path) { write_shards(path, count, shard); });
+    return open_dataset(directory.path(), "train", *comm)->info();
+  };
+
+  BOOST_TEST(info({}, 2).empty_classes.empty());
+  BOOST_TEST(info({.classes = {}}, 3).empty_classes.empty());
+  BOOST_TEST(info({.classes = 6}, 3).empty_classes == (std::vector<std::int64_t>{4, 5}),
+             boost::test_tools::per_element());
+  BOOST_TEST(info({.classes = {}, .numbering = {1, 1, 2, 4}}, 3).empty_classes ==
+                 (std::vector<std::int64_t>{0, 3}),
+             boost::test_tools::per_element());
+  BOOST_TEST(info({}, 1).empty_classes == std::vector<std::int64_t>{3},
+             boost::test_tools::per_element());  // of three samples
+}
+
+BOOST_AUTO_TEST_CASE(names_of_shards_that_differ_in_line_breaks_alone_differ) {
+  const auto comm = make_mpi_communicator();
+  const SharedDirectory directory(*comm, [](const std::string& path) {
+    write_shard(shard_path(path, 0, 2), {.class_names = {"a\nb", "c", "d", "e"}});
+    write_shard(shard_path(path, 1, 2), {.class_names = {"a", "b\nc", "d", "e"}});
+  });
+
+  expect(open_failure(*comm, directory.path()), "different class_names");
 }

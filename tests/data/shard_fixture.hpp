@@ -47,6 +47,7 @@ struct TestShard {
   std::vector<float> mean{0.1F, 0.2F, 0.3F};
   std::vector<float> std{0.5F, 0.6F, 0.7F};
   std::vector<std::string> class_names = {};
+  std::array<std::int64_t, 4> numbering{0, 1, 2, 3};  ///< of the labels
 };
 
 [[nodiscard]] inline std::uint8_t pixel_of(std::int64_t sample, std::int64_t i) {
@@ -78,7 +79,7 @@ inline void write_shard(const std::string& path, const TestShard& shard) {
   std::vector<std::uint32_t> checksums;
   for (std::int64_t n = shard.first; n < shard.first + shard.samples; ++n) {
     for (std::int64_t i = 0; i < size; ++i) pixels.push_back(pixel_of(n, i));
-    labels.push_back(label_of(n));
+    labels.push_back(shard.numbering[static_cast<std::size_t>(label_of(n))]);
     checksums.push_back(
         sample_checksum(std::span(pixels).last(static_cast<std::size_t>(size)), labels.back()));
   }

@@ -30,6 +30,8 @@ struct DatasetInfo {
   bool states_mean = false;  ///< false: `mean` is a default, not from the files
   bool states_std = false;
   std::vector<std::string> class_names = {};  ///< empty: unknown
+  /// Labels without a sample; none are listed of more than most_counted_classes.
+  std::vector<std::int64_t> empty_classes = {};
   std::uint32_t identity =
       0;  ///< CRC-32C over shard names, sample counts, shapes and ShardContents::checksum
   std::vector<std::string> notes = {};  ///< messages for the user: defaults used, slower layouts

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/data/class_names.hpp"
 #include "lockstep/data/dataset.hpp"
 
 #include <cstdint>
@@ -60,7 +61,11 @@ struct ShardContents {
   std::int64_t smallest_label = 0;  ///< both labels are 0 without samples
   std::int64_t largest_label = 0;
   std::uint32_t checksum = 0;  ///< CRC-32C over labels, offsets and sample checksums
+  /// Whether a sample has this label, for labels below most_counted_classes.
+  std::vector<bool> has_samples = {};
 };
+/// Data sets of more classes are not searched for classes without samples.
+inline constexpr std::int64_t most_counted_classes = std::int64_t{1} << 16;
 
 /// One shard, open for reading; const and thread-safe. A shard may be far larger than memory: keeps
 /// only the header, and blocks of labels, offsets and checksums around samples already read.
@@ -78,8 +83,9 @@ class ShardFile final {
 
   [[nodiscard]] const ShardHeader& header() const noexcept;
   /// Reads all labels, offsets and checksums in pieces. Checks that labels are in [0, classes) and
-  /// that offsets increase and end within the file.
-  [[nodiscard]] ShardContents scan() const;
+  /// that offsets increase and end within the file. With a numbering, `checksum` is that of the
+  /// shard with its labels stored so.
+  [[nodiscard]] ShardContents scan(const ClassNumbering& numbering = {}) const;
   /// Checks the sample's checksum, if present. index in [0, samples).
   void read(std::int64_t index, RawSample& sample) const;
 
