@@ -2,14 +2,18 @@
 
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/core/name_list.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/run/progress.hpp"
 
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -51,6 +55,26 @@ void describe_model(RunReporter& reporter, const StartParts& parts) {
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
 }
 
+void describe_classes(RunReporter& reporter, const StartParts& parts) {
+  const DatasetInfo& data = parts.data;
+  if (parts.plan.model.classes == 1) {
+    reporter.warn(
+        "the network has one class (each image is right from the start, so nothing is learned); "
+        "train on two classes or more");
+  }
+  if (data.empty_classes.empty()) return;
+  std::vector<std::string> empty;
+  for (const std::int64_t label : data.empty_classes) {
+    const auto index = static_cast<std::size_t>(label);
+    empty.push_back(data.class_names.empty()
+                        ? std::to_string(label)
+                        : fmt::format("{} \"{}\"", label, data.class_names[index]));
+  }
+  reporter.warn(fmt::format(
+      "{} of {} classes {} no training sample ({}); check the labels, which count from 0",
+      empty.size(), data.classes, empty.size() == 1 ? "has" : "have", listed(empty)));
+}
+
 void describe_data(RunReporter& reporter, const StartParts& parts) {
   const RunPlan& plan = parts.plan;
   const BatchGeometry& geometry = parts.geometry;
@@ -64,6 +88,7 @@ void describe_data(RunReporter& reporter, const StartParts& parts) {
           : fmt::format("data: {} ({} training samples; {} copies each of {} of them an epoch)",
                         data.directory, data.samples, copies, seen));
   for (const std::string& note : data.notes) reporter.say("data: " + note);
+  describe_classes(reporter, parts);
   if (data.encoded && plan.config.augment == Augment::none) {
     reporter.warn(
         "JPEG images, and --augment none (each epoch trains on the same pixels); resized-crop is "
