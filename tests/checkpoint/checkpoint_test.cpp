@@ -99,6 +99,7 @@ BOOST_AUTO_TEST_CASE(many_parameters_and_long_texts_are_read_as_they_were_writte
   Checkpoint checkpoint = example_checkpoint();
   for (int i = 500; i > 0; --i)
     checkpoint.model.push_back(tensor_of("layer" + std::to_string(i), {3}, 1));
+  checkpoint.classes = 1000;
   checkpoint.class_names.assign(1000, std::string(200, 'n'));
   checkpoint.state->config = std::string(200'000, 'c');
 
