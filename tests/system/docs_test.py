@@ -17,7 +17,7 @@ def the_code_on_the_page_runs(folder):
     except ImportError as missing:
         print(f"skipped: the_code_on_the_page_runs: {missing}")
         return
-    shard, weights, figures, exported = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    shard, weights, figures, renaming, *conversions, exported = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     (folder / "data").mkdir()
     os.chdir(folder)
     exec(shard, {})
@@ -48,6 +48,33 @@ def the_code_on_the_page_runs(folder):
     exec(exported, loaded)
     for name, value in loaded["model"].state_dict().items():
         assert name.endswith("num_batches_tracked") or torch.equal(value, names["model"].state_dict()[name]), name
+    convert_weights(conversions, loaded["model"])
+    renamed = evaluate("resnet18.h5")
+    exec(renaming, {})
+    with h5py.File("data/train-00000-of-00001.h5") as file:
+        assert list(file.attrs["class_names"])[9] == "class 9", list(file.attrs["class_names"])
+    assert evaluate("resnet18.h5")["loss"] == renamed["loss"]
+
+
+def convert_weights(conversions, model):
+    """Runs the lines that convert the files that export writes, and TorchScript's."""
+    import torch
+    torch.jit.script(model).save("script.pt")
+    os.rename("resnet18.pt", "weights.pt")
+    names = {}
+    for file_format, code in zip(("torch", "safetensors", "onnx"), conversions, strict=True):
+        if file_format != "torch":
+            run(["export", "resnet18.h5", "--format", file_format, "--output", f"weights.{file_format}"])
+        try:
+            exec(code, names)
+        except ImportError as missing:
+            print(f"skipped: lines of {file_format}: {missing}")
+    for path in pathlib.Path().glob("from-*.h5"):
+        with h5py.File("resnet18.h5") as ours, h5py.File(path) as theirs:
+            assert set(ours["model"]) <= set(theirs["model"]), path
+            for name in ours["model"]:
+                assert ours["model"][name][...].tobytes() == theirs["model"][name][...].tobytes(), (path, name)
+    assert pathlib.Path("from-torch.h5").exists() and pathlib.Path("from-script.h5").exists()
 
 
 def the_command_for_imagenet_packs_it_as_it_is_distributed(folder):
