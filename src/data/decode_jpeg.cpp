@@ -43,21 +43,23 @@ bool guarded(Faults& faults, const Work& work) {
   return true;
 }
 
-/// Converts CMYK to RGB or grey, in place. Adobe's programs, which write nearly all such files,
-/// store it inverted.
-void flatten_cmyk(std::int64_t channels, bool inverted, Image& image) {
+/// a * b / 255, rounded to nearest.
+std::uint32_t product(std::uint32_t a, std::uint32_t b) noexcept {
+  return (a * b + 127) / 255;
+}
+
+/// Converts CMYK to RGB or grey, in place, to the pixels of Pillow's convert(): ink is taken as
+/// inverted, as Adobe's programs store it, whatever the file's marker says.
+void flatten_cmyk(std::int64_t channels, Image& image) {
   auto* pixels = reinterpret_cast<std::uint8_t*>(image.pixels.data());
   const std::int64_t count = image.shape.height * image.shape.width;
   for (std::int64_t i = 0; i < count; ++i) {
-    std::uint32_t ink[4];
-    for (int c = 0; c < 4; ++c) {
-      const std::uint32_t value = pixels[i * 4 + c];
-      ink[c] = inverted ? value : 255 - value;
-    }
+    const std::uint32_t light = pixels[i * 4 + 3];
     std::uint32_t rgb[3];
-    for (int c = 0; c < 3; ++c) rgb[c] = ink[c] * ink[3] / 255;
+    for (int c = 0; c < 3; ++c) rgb[c] = light - product(255U - pixels[i * 4 + c], light);
     if (channels == 1) {
-      pixels[i] = static_cast<std::uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]) / 1000);
+      pixels[i] = static_cast<std::uint8_t>(
+          (19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16U);
     } else {
       for (int c = 0; c < 3; ++c) pixels[i * 3 + c] = static_cast<std::uint8_t>(rgb[c]);
     }
@@ -182,7 +184,7 @@ Region JpegDecoder::decode(const Region& region, Image& image) {
   });
   if (!decoded) self.fail_damaged();
   jpeg_abort_decompress(&info);
-  if (cmyk) flatten_cmyk(self.channels, info.saw_Adobe_marker != FALSE, image);
+  if (cmyk) flatten_cmyk(self.channels, image);
   return {.top = 0, .left = region.left - left, .height = region.height, .width = region.width};
 }
 

@@ -3,36 +3,129 @@
 
 #include <png.h>
 
-#include <string>
+#include <csetjmp>
+#include <cstring>
 
 namespace lockstep {
+namespace {
 
-void decode_png(std::span<const std::byte> file, std::int64_t channels, Image& image) {
-  if (channels != 1 && channels != 3) {
-    fail(ExitStatus::usage,
-         "PNG images cannot have {} channels (1 or 3 can be read); use --channels 3", channels);
+constexpr std::int64_t rgb = 3;
+
+/// What libpng's callbacks see. A fault must not return; it jumps back to guarded().
+struct Source {
+  std::span<const std::byte> rest;
+  std::jmp_buf back{};
+  char text[128]{};
+};
+
+[[noreturn]] void jump_back(png_structp png, png_const_charp text) {
+  auto* source = static_cast<Source*>(png_get_error_ptr(png));
+  std::strncpy(source->text, text, sizeof(source->text) - 1);
+  std::longjmp(source->back, 1);
+}
+
+void on_warning(png_structp /*png*/, png_const_charp /*text*/) {}
+
+void read_bytes(png_structp png, png_bytep bytes, std::size_t size) {
+  auto* source = static_cast<Source*>(png_get_io_ptr(png));
+  if (size > source->rest.size()) png_error(png, "the file ends early");
+  std::memcpy(bytes, source->rest.data(), size);
+  source->rest = source->rest.subspan(size);
+}
+
+/// Calls `work`, which calls libpng and keeps no object with a destructor. False after a fault.
+template <typename Work>
+bool guarded(Source& source, const Work& work) {
+  if (setjmp(source.back) != 0) return false;
+  work();
+  return true;
+}
+
+/// libpng's objects for reading one file.
+class Reader final {
+ public:
+  explicit Reader(std::span<const std::byte> file) : source_{.rest = file} {
+    const bool created = guarded(source_, [&] {
+      png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source_, jump_back, on_warning);
+      if (png_ != nullptr) info_ = png_create_info_struct(png_);
+    });
+    if (!created || info_ == nullptr) {
+      png_destroy_read_struct(&png_, nullptr, nullptr);
+      fail(ExitStatus::internal, "libpng cannot be used (no memory, or another version); check it");
+    }
+    png_set_read_fn(png_, &source_, read_bytes);
   }
-  png_image png{};
-  png.version = PNG_IMAGE_VERSION;
-  const auto give_up = [&png] {
-    const std::string reason = png.message;
-    png_image_free(&png);
-    fail(ExitStatus::bad_input, "not a whole PNG file ({}); replace it", reason);
-  };
-  if (png_image_begin_read_from_memory(&png, file.data(), file.size()) == 0) give_up();
-  const std::int64_t height = png.height;
-  const std::int64_t width = png.width;
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+
+  /// Calls `work(png, info)`. Error(bad_input) if libpng finds a fault.
+  template <typename Work>
+  void read(const Work& work) {
+    if (guarded(source_, [&] { work(png_, info_); })) return;
+    fail(ExitStatus::bad_input, "not a whole PNG file ({}); replace it",
+         static_cast<const char*>(source_.text));
+  }
+
+ private:
+  Source source_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+/// Reads up to the pixels. Gamma, profiles, transparency and texts do not change the pixels, so
+/// libpng skips them, whatever their size; a wrong checksum is a fault there too.
+void read_header(png_structp png, png_infop info) {
+  png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER,
+                              reinterpret_cast<png_const_bytep>("tRNS"), 1);
+  png_read_info(png, info);
+}
+
+/// Each transformation applies only to files that need it.
+void convert_to_rgb(png_structp png, png_infop info) {
+  png_set_strip_16(png);
+  png_set_strip_alpha(png);
+  const int colour = png_get_color_type(png, info);
+  if (colour == PNG_COLOR_TYPE_PALETTE) {
+    png_set_palette_to_rgb(png);
+  } else if ((colour & PNG_COLOR_MASK_COLOR) == 0) {
+    png_set_expand_gray_1_2_4_to_8(png);
+    png_set_gray_to_rgb(png);
+  }
+}
+
+}  // namespace
+
+void decode_png(std::span<const std::byte> file, Image& image) {
+  Reader reader(file);
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  reader.read([&](png_structp png, png_infop info) {
+    read_header(png, info);
+    height = png_get_image_height(png, info);
+    width = png_get_image_width(png, info);
+  });
   if (height * width > max_image_pixels) {
-    png_image_free(&png);
     fail(ExitStatus::bad_input,
          "a PNG image of {}x{} pixels (at most {} can be decoded); shrink it", height, width,
          max_image_pixels);
   }
-  png.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  image.shape = {.channels = channels, .height = height, .width = width};
-  image.pixels.resize(static_cast<std::size_t>(height * width * channels));
-  const png_color black{};
-  if (png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) == 0) give_up();
+  image.shape = {.channels = rgb, .height = height, .width = width};
+  image.pixels.resize(static_cast<std::size_t>(height * width * rgb));
+  reader.read([&](png_structp png, png_infop info) {
+    convert_to_rgb(png, info);
+    const int passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    if (static_cast<std::int64_t>(png_get_rowbytes(png, info)) != width * rgb) {
+      png_error(png, "rows of unexpected size");
+    }
+    for (int pass = 0; pass < passes; ++pass) {
+      auto* row = reinterpret_cast<png_bytep>(image.pixels.data());
+      for (std::int64_t y = 0; y < height; ++y, row += width * rgb) png_read_row(png, row, nullptr);
+    }
+  });
 }
 
 }  // namespace lockstep

@@ -130,7 +130,7 @@ class ImageSource final : public PackSource {
     if (jpeg) {
       decode_jpeg(file_, rgb, decoded_);
     } else if (image_format(file_) == "PNG") {
-      decode_png(file_, rgb, decoded_);
+      decode_png(file_, decoded_);
     } else {
       fail(ExitStatus::bad_input, "{} ({} bytes); convert or replace it",
            describe_unread_image(file_), file_.size());

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 using namespace lockstep;
@@ -152,16 +153,44 @@ BOOST_AUTO_TEST_CASE(png_is_read_exactly) {
   const std::vector<std::uint8_t> rgb{1, 2, 3, 40, 50, 60, 7, 8, 9, 255, 0, 9, 8, 7, 6, 5, 4, 3};
   Image image;
 
-  decode_png(bytes_of(png_of(rgb, PNG_FORMAT_RGB)), 3, image);
+  decode_png(bytes_of(png_of(rgb, PNG_FORMAT_RGB)), image);
 
   BOOST_TEST((image.shape == ImageShape{.channels = 3, .height = 2, .width = 3}));
   for (std::size_t i = 0; i < rgb.size(); ++i) {
     BOOST_TEST(std::to_integer<int>(image.pixels[i]) == rgb[i]);
   }
   const std::vector<std::uint8_t> grey{1, 2, 3, 100, 200, 255};
-  decode_png(bytes_of(png_of(grey, PNG_FORMAT_GRAY)), 3, image);
+  decode_png(bytes_of(png_of(grey, PNG_FORMAT_GRAY)), image);
   for (std::size_t i = 0; i < 18; ++i) {
     BOOST_TEST(std::to_integer<int>(image.pixels[i]) == grey[i / 3]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_png_with_alpha_keeps_its_colours) {
+  const std::vector<std::uint8_t> rgba{1,   2, 3, 0,   40, 50, 60, 128, 7, 8, 9, 255,
+                                       255, 0, 9, 254, 8,  7,  6,  1,   5, 4, 3, 0};
+  Image image;
+
+  decode_png(bytes_of(png_of(rgba, PNG_FORMAT_RGBA)), image);
+
+  BOOST_REQUIRE_EQUAL(image.pixels.size(), 18u);
+  for (std::size_t i = 0; i < 18; ++i) {
+    BOOST_TEST(std::to_integer<int>(image.pixels[i]) == rgba[i / 3 * 4 + i % 3]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_png_of_sixteen_bits_keeps_their_high_byte) {
+  // As libpng writes linear pixels: big-endian in the file, with a gamma of 1.
+  const std::vector<std::uint16_t> grey{0x0000, 0x00ff, 0x1234, 0x80ff, 0xfeff, 0xffff};
+  std::vector<std::uint8_t> bytes(12);
+  std::memcpy(bytes.data(), grey.data(), 12);
+  Image image;
+
+  decode_png(bytes_of(png_of(bytes, PNG_FORMAT_LINEAR_Y)), image);
+
+  BOOST_REQUIRE_EQUAL(image.pixels.size(), 18u);
+  for (std::size_t i = 0; i < 18; ++i) {
+    BOOST_TEST(std::to_integer<int>(image.pixels[i]) == grey[i / 3] >> 8);
   }
 }
 
@@ -170,7 +199,7 @@ BOOST_AUTO_TEST_CASE(a_truncated_png_is_bad_input) {
   Image image;
 
   for (const std::size_t size : {std::size_t{0}, std::size_t{8}, file.size() / 2}) {
-    const Failure failure = failure_of([&] { decode_png(bytes_of(file).first(size), 3, image); });
+    const Failure failure = failure_of([&] { decode_png(bytes_of(file).first(size), image); });
     BOOST_TEST(static_cast<int>(failure.status) == 65);
   }
 }

@@ -59,7 +59,9 @@ class JpegDecoder final {
 /// not name the sample, so the caller adds the name.
 void decode_jpeg(std::span<const std::byte> file, std::int64_t channels, Image& image);
 
-/// The same for a PNG file. Transparent pixels are blended with black.
-void decode_png(std::span<const std::byte> file, std::int64_t channels, Image& image);
+/// Decodes a whole PNG file to RGB, with the same errors. As in torchvision's ImageFolder, alpha is
+/// dropped and gamma and colour profiles are ignored. Of 16 bits the high byte is kept, and an
+/// index beyond the palette is black.
+void decode_png(std::span<const std::byte> file, Image& image);
 
 }  // namespace lockstep
