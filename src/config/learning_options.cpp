@@ -87,13 +87,18 @@ void add_learning_options(OptionTable<Config>& t) {
       .add(&Config::mean,
            {.name = "mean",
             .help = "channel means of pixels in [0, 1], comma-separated; empty: the data set's",
-            .unit = ""})
+            .unit = "",
+            .min = 0,
+            .max = 1,
+            .other_scale = 255})
       .add(&Config::std,
            {.name = "std",
             .help = "channel standard deviations, comma-separated; empty: the data set's",
             .unit = "",
             .min = 0,
-            .above_min = true})
+            .max = 1,
+            .above_min = true,
+            .other_scale = 255})
       .add(&Config::augment, {.name = "augment",
                               .help = "for training images; crop-flip: pad, crop and flip; "
                                       "resized-crop: crop at a random size, resize and flip",
@@ -223,7 +228,7 @@ void add_learning_options(OptionTable<Config>& t) {
             .help = "share of the target probability that is spread over all classes",
             .unit = "",
             .min = 0,
-            .max = 1})
+            .max = 0.999999999})
       .add(&Config::precision,
            {.name = "precision",
             .help =
@@ -273,8 +278,11 @@ void add_learning_options(OptionTable<Config>& t) {
                                     .help = "length of the linear warm-up from 0",
                                     .unit = "epochs",
                                     .min = 0})
-      .add(&Config::momentum,
-           {.name = "momentum", .help = "momentum of sgd and lars", .unit = "", .min = 0, .max = 1})
+      .add(&Config::momentum, {.name = "momentum",
+                               .help = "momentum of sgd and lars",
+                               .unit = "",
+                               .min = 0,
+                               .max = 0.999999999})
       .add(&Config::nesterov,
            {.name = "nesterov", .help = "Nesterov momentum, for sgd only", .unit = ""})
       .add(&Config::beta1, {.name = "beta1",

@@ -14,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-[[noreturn]] void refuse(const OptionSpec& spec, const std::string& text,
-                         const std::string& takes) {
-  fail(ExitStatus::usage, "--{} is '{}' (it takes {}); see --help", spec.name, text, takes);
+[[noreturn]] void refuse(const OptionSpec& spec, const std::string& text, const std::string& takes,
+                         const std::string& remedy = "see --help") {
+  fail(ExitStatus::usage, "--{} is '{}' (it takes {}); {}", spec.name, text, takes, remedy);
 }
 
 /// Parses the whole text as a number; false if it is not one.
@@ -31,12 +31,17 @@ bool in_range(const OptionSpec& spec, double value) {
          value <= spec.max;
 }
 
-double parse_double(const OptionSpec& spec, const std::string& text) {
-  double value = 0;
-  if (!parse_number(text, value) || !in_range(spec, value)) {
-    refuse(spec, text, allowed_values(spec, false));
+/// Refuses numbers of which some are out of range, with those that are if all are in another unit.
+[[noreturn]] void refuse_numbers(const OptionSpec& spec, const std::string& text,
+                                 std::vector<double> values, const std::string& takes) {
+  const bool is_share = spec.min == 0 && spec.max <= 1;
+  for (double& value : values) value /= spec.other_scale;
+  if (!is_share || !std::ranges::all_of(values, [&](double v) { return in_range(spec, v); })) {
+    refuse(spec, text, takes);
   }
-  return value;
+  refuse(spec, text, takes,
+         fmt::format("divide by {}: --{} {:.6g}", spec.other_scale, spec.name,
+                     fmt::join(values, ",")));
 }
 
 /// Seconds of "90s", "10min" or "2h"; nullopt for anything else and for zero.
@@ -92,7 +97,12 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::int64_t&
 }
 
 void parse_option(const OptionSpec& spec, const std::string& text, double& value) {
-  value = parse_double(spec, text);
+  double parsed = 0;
+  const std::string allowed = allowed_values(spec, false);
+  const std::string takes = allowed.empty() ? "a number" : allowed;
+  if (!parse_number(text, parsed)) refuse(spec, text, takes);
+  if (!in_range(spec, parsed)) refuse_numbers(spec, text, {parsed}, takes);
+  value = parsed;
 }
 
 void parse_option(const OptionSpec& spec, const std::string& text, bool& value) {
@@ -118,9 +128,15 @@ std::vector<std::string> split(const OptionSpec& spec, const std::string& text,
 }  // namespace
 
 void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value) {
+  const std::string allowed = allowed_values(spec, false);
+  const std::string takes = fmt::format("numbers with commas between them{}{}",
+                                        allowed.empty() ? "" : ", each ", allowed);
   std::vector<double> parsed;
-  for (const std::string& part : split(spec, text, "numbers with commas between them")) {
-    parsed.push_back(parse_double(spec, part));
+  for (const std::string& part : split(spec, text, takes)) {
+    if (!parse_number(part, parsed.emplace_back())) refuse(spec, text, takes);
+  }
+  if (!std::ranges::all_of(parsed, [&](double each) { return in_range(spec, each); })) {
+    refuse_numbers(spec, text, std::move(parsed), takes);
   }
   value = std::move(parsed);
 }

@@ -1,8 +1,26 @@
 #include "lockstep/data/pixel_statistics.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep {
+
+std::string fault_in_statistic(std::string_view name, std::vector<float> values) {
+  const bool is_divisor = name == "std";
+  const auto is_possible = [&](float value) {
+    return value <= 1 && (is_divisor ? value > 0 : value >= 0);
+  };
+  if (std::ranges::all_of(values, is_possible)) return {};
+  const std::string found =
+      fmt::format("{} is {} (it must be {}, as pixels are)", name, fmt::join(values, ", "),
+                  is_divisor ? "above 0 and at most 1" : "from 0 to 1");
+  for (float& value : values) value /= 255;
+  if (!std::ranges::all_of(values, is_possible)) return found + "; fix it";
+  return fmt::format("{}; divide by 255: {:.6g}", found, fmt::join(values, ", "));
+}
 
 PixelStatistics::Moments PixelStatistics::moments(std::size_t channel) const noexcept {
   std::uint64_t count = 0;

@@ -3,12 +3,12 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/little_endian.hpp"
+#include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/io/other_format.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace lockstep {
@@ -142,11 +142,8 @@ void check_statistic(const std::string& path, const std::string& name,
     fail(ExitStatus::bad_input, "{}: attribute {} has {} values, not {} (one a channel); fix it",
          path, name, found, header.encoded ? "1 or 3" : std::to_string(header.image.channels));
   }
-  for (const float value : values) {
-    if (std::isfinite(value) && (name != "std" || value > 0)) continue;
-    fail(ExitStatus::bad_input, "{}: attribute {} holds {} (it must be finite{}); fix it", path,
-         name, value, name == "std" ? " and above 0" : "");
-  }
+  const std::string fault = fault_in_statistic(name, values);
+  if (!fault.empty()) fail(ExitStatus::bad_input, "{}: attribute {}", path, fault);
 }
 
 void read_attributes(const h5::File& file, const std::string& path, ShardHeader& header) {

@@ -3,6 +3,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/pixel_statistics.hpp"
 
 #include <fmt/ranges.h>
 
@@ -17,15 +18,9 @@ namespace {
 constexpr float tolerance = 1e-4F;
 
 void require_usable(const WeightsNormalization& weights) {
-  const auto finite = [](float value) { return std::isfinite(value); };
-  const auto above_zero = [](float value) { return std::isfinite(value) && value > 0; };
-  if (std::ranges::all_of(weights.mean, finite) && std::ranges::all_of(weights.std, above_zero)) {
-    return;
-  }
-  fail(ExitStatus::bad_input,
-       "{} has mean [{}] and std [{}] (they must be finite, std above 0); write others, or give "
-       "--mean and --std with a file that has none",
-       weights.file, fmt::join(weights.mean, ", "), fmt::join(weights.std, ", "));
+  std::string fault = fault_in_statistic("mean", weights.mean);
+  if (fault.empty()) fault = fault_in_statistic("std", weights.std);
+  if (!fault.empty()) fail(ExitStatus::bad_input, "{}: attribute {}", weights.file, fault);
 }
 
 /// A single value applies to all channels.

@@ -3,6 +3,7 @@
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/config/unlikely_values.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/health/run_watch.hpp"
 #include "lockstep/run/run_directory.hpp"
@@ -182,6 +183,9 @@ void Run::report_start_point() {
   for (const std::string& rejected : start_.rejected) reporter_->warn(rejected);
   if (!plan_.warning.empty()) reporter_->warn(plan_.warning);
   if (!training_.matched.note.empty()) reporter_->warn(training_.matched.note);
+  for (const std::string& warning : unlikely_values(plan_.plan.config, plan_.plan.global_batch)) {
+    reporter_->warn(warning);
+  }
   if (!start_.state) return;
   describe_resume(*reporter_, start_, state_, geometry_);
   for (const std::string& line : consequences_) reporter_->say(line);

@@ -68,6 +68,35 @@ BOOST_AUTO_TEST_CASE(a_value_out_of_range_is_refused_with_option_value_and_range
   }
 }
 
+BOOST_AUTO_TEST_CASE(shares_in_another_unit_are_refused_with_the_value_to_give) {
+  using List = std::vector<double>;
+  const OptionSpec share{.name = "decay", .help = "", .unit = "", .min = 0, .max = 0.999999999};
+  const OptionSpec pixels{
+      .name = "mean", .help = "", .unit = "", .min = 0, .max = 1, .other_scale = 255};
+  BOOST_TEST(contains(refused<double>(share, "90"), "divide by 100: --decay 0.9"));
+  BOOST_TEST(contains(refused<double>(share, "99.99"), "divide by 100: --decay 0.9999"));
+  BOOST_TEST(contains(refused<List>(pixels, "123.675,116.28,103.53"),
+                      "divide by 255: --mean 0.485,0.456,0.406"));
+  BOOST_TEST(contains(refused<List>(pixels, "0,127.5"), "divide by 255: --mean 0,0.5"));
+  for (const char* text : {"100", "101", "-1", "nan", "inf"}) {
+    BOOST_TEST(!contains(refused<double>(share, text), "divide"), text);
+    BOOST_TEST(contains(refused<double>(share, text), "(it takes a number from 0 to 0.999999999)"));
+  }
+  for (const char* text : {"0.5,256", "-0.1,0.5", "nan", "0.4,inf"}) {
+    BOOST_TEST(!contains(refused<List>(pixels, text), "divide"), text);
+    BOOST_TEST(contains(refused<List>(pixels, text), "each a number from 0 to 1"), text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_refusal_of_numbers_says_what_the_option_takes) {
+  using List = std::vector<double>;
+  BOOST_TEST(contains(refused<double>(free_spec, "much"), "(it takes a number)"));
+  for (const char* text : {"[0.485,0.456]", "0.485 0.456", "0.485,,0.456", "0.485;0.456"}) {
+    BOOST_TEST(contains(refused<List>(free_spec, text),
+                        std::string("--x is '") + text + "' (it takes numbers with commas"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(image_sizes_are_given_with_epochs) {
   using Sizes = std::vector<ImageSizeChange>;
   const OptionSpec spec{.name = "sizes", .help = "", .unit = "", .min = 1, .max = 500};

@@ -510,3 +510,22 @@ BOOST_AUTO_TEST_CASE(the_first_help_fits_a_screen_and_names_the_rest) {
   BOOST_TEST(std::ranges::count(help, '\n') <= 40);
   BOOST_TEST(contains(help, "--help all shows " + std::to_string(names.size() - 10) + " more"));
 }
+
+BOOST_AUTO_TEST_CASE(each_refusal_of_a_value_says_what_the_option_takes) {
+  int refused = 0;
+  for (const OptionName& option : train_options().names()) {
+    for (const char* value : {"[0.485,0.456]", "", "-1e9", "nan", "1e400", "\x1b[31m"}) {
+      Config config;
+      const std::string message = test::refusal([&] {
+        train_options().set(config, {option.name, value});
+      });
+      if (message == "nothing was refused") continue;
+      ++refused;
+      const std::size_t takes = message.find("(it takes ");
+      BOOST_TEST(message.starts_with("--" + option.name + " is '" + value + "'"), message);
+      BOOST_TEST_REQUIRE(takes != std::string::npos, message);
+      BOOST_TEST(message.find(')', takes) > takes + 15, message);
+    }
+  }
+  BOOST_TEST(refused > 300);
+}

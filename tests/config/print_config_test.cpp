@@ -57,7 +57,7 @@ Config random_config(Random& random) {
   c.eval_crop_ratio = real(random, 1e-6, 1);
   c.channels = whole(random, 0, 1024);
   c.classes = whole(random, 0, 1 << 24);
-  c.mean = list(random, -1, 1);
+  c.mean = list(random, 0, 1);
   c.std = list(random, 1e-9, 1);
   c.augment = static_cast<Augment>(whole(random, 0, 2));
   c.crop_padding = whole(random, 0, 4096);

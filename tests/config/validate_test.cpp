@@ -2,6 +2,7 @@
 
 #include "config/refusal.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/config/unlikely_values.hpp"
 
 #include <cmath>
 #include <functional>
@@ -332,7 +333,65 @@ BOOST_AUTO_TEST_CASE(means_and_deviations_match_each_other_and_the_channels) {
   }));
 }
 
+BOOST_AUTO_TEST_CASE(means_and_deviations_are_of_pixels_from_0_to_1) {
+  const auto with = [](std::vector<double> mean, std::vector<double> std) {
+    return [=](Config& c) {
+      c.mean = mean;
+      c.std = std;
+    };
+  };
+  BOOST_TEST(is_valid(with({0, 0, 0}, {1, 1, 1})));
+  BOOST_TEST(is_valid(with({1}, {0.0039})));
+  check_refused(with({123.675, 116.28, 103.53}, {}), {"--mean is", "--mean 0.485,0.456,0.406"});
+  check_refused(with({}, {58.395, 57.12, 57.375}), {"--std is", "--std 0.229,0.224,0.225"});
+  check_refused(with({}, {1.1}), {"--std is '1.1'", "above 0 up to 1"});
+  check_refused(with({-0.1}, {}), {"--mean is '-0.1'", "from 0 to 1"});
+  check_refused(with({300}, {}), {"--mean is '300'", "see --help"});
+}
+
+BOOST_AUTO_TEST_CASE(values_that_hardly_any_run_can_mean_give_warnings) {
+  const auto warnings = [](const std::function<void(Config&)>& change) {
+    Config config;
+    config.data = "shards";
+    change(config);
+    validate(config);
+    const auto found = unlikely_values(config, 1024);
+    return found.size() == 1 ? found.front() : std::to_string(found.size());
+  };
+  const auto optimizer = [&](OptimizerKind kind, double lr, double decay) {
+    return warnings([=](Config& c) {
+      c.optimizer = kind;
+      c.lr = lr;
+      c.weight_decay = decay;
+    });
+  };
+  BOOST_TEST(warnings([](Config&) {}) == "0");
+  BOOST_TEST(optimizer(OptimizerKind::sgd, 12.8, 5e-5) == "0");
+  BOOST_TEST(test::contains(optimizer(OptimizerKind::sgd, 100, 0), "--lr 100"));
+  BOOST_TEST(optimizer(OptimizerKind::lars, 34, 1e-4) == "0");
+  BOOST_TEST(optimizer(OptimizerKind::adamw, 0.004, 0.3) == "0");
+  BOOST_TEST(test::contains(optimizer(OptimizerKind::adam, 1, 0), "rates above 0.5"));
+  BOOST_TEST(test::contains(optimizer(OptimizerKind::sgd, 0.1, 5), "takes 0.5 of each weight"));
+  BOOST_TEST(test::contains(warnings([](Config& c) {
+                              c.lr = 0.2;
+                              c.lr_base_batch = 1;
+                            }),
+                            "204.8 (--lr 0.2, scaled"));
+  BOOST_TEST(test::contains(warnings([](Config& c) {
+                              c.lr_schedule = LrSchedule::step;
+                              c.milestones = {15000, 30000};
+                            }),
+                            "not in steps"));
+  BOOST_TEST(test::contains(warnings([](Config& c) { c.ema_decay = 0.001; }), "--ema-decay 0.001"));
+}
+
 BOOST_AUTO_TEST_CASE(values_out_of_their_options_range_are_refused) {
+  check_refused([](Config& c) { c.momentum = 1; }, {"--momentum is '1'"});
+  check_refused([](Config& c) { c.momentum = 90; }, {"--momentum 0.9"});
+  check_refused([](Config& c) { c.label_smoothing = 10; }, {"--label-smoothing 0.1"});
+  check_refused([](Config& c) { c.label_smoothing = 1; }, {"--label-smoothing is '1'"});
+  check_refused([](Config& c) { c.ema_decay = 99.9; }, {"--ema-decay 0.999"});
+  check_refused([](Config& c) { c.eval_crop_ratio = 87.5; }, {"--eval-crop-ratio 0.875"});
   check_refused([](Config& c) { c.beta1 = 1; }, {"--beta1 is '1'"});
   check_refused([](Config& c) { c.beta2 = -0.1; }, {"--beta2 is '-0.1'"});
   check_refused([](Config& c) { c.lr = std::nan(""); }, {"--lr is 'nan'"});

@@ -253,9 +253,15 @@ BOOST_AUTO_TEST_CASE(hostile_attributes_are_refused) {
   };
 
   expect(floats("mean", {0.5F, 0.5F}), "attribute mean has 2 values, not 1");
-  expect(floats("mean", {nan}), "attribute mean holds nan");
+  expect(floats("mean", {nan}),
+         "attribute mean is nan (it must be from 0 to 1, as pixels are); fix it");
   expect(floats("std", {0.0F}), "above 0");
-  expect(floats("std", {std::numeric_limits<float>::infinity()}), "attribute std holds inf");
+  expect(floats("std", {std::numeric_limits<float>::infinity()}), "attribute std is inf");
+  expect(floats("mean", {127.5F}),
+         "attribute mean is 127.5 (it must be from 0 to 1, as pixels are); "
+         "divide by 255: 0.5");
+  expect(floats("mean", {256.0F}), "fix it");
+  expect(floats("std", {51.0F}), "divide by 255: 0.2");
   expect(integer("classes", -1), "attribute classes is -1");
   expect(integer("classes", 0), "attribute classes is 0");
   expect(integer("classes", std::int64_t{1} << 40), "attribute classes is");

@@ -52,7 +52,8 @@ def wrong_shards(folder):
 
 def hostile_attributes(folder):
     for name, value in (("mean", np.zeros(7, "f4")), ("mean", np.full(3, np.nan, "f4")), ("std", np.zeros(3, "f4")),
-                        ("classes", -5), ("classes", 2**62), ("classes", "ten"), ("mean", "half")):
+                        ("classes", -5), ("classes", 2**62), ("classes", "ten"), ("mean", "half"),
+                        ("mean", np.array([123.675, 116.28, 103.53], "f4")), ("std", np.full(3, 58.4, "f4")), ("mean", np.full(3, -0.5, "f4"))):
         data = write_shards(folder / f"{name}-{abs(hash(str(value)))}", shards=1)
         with h5py.File(next(data.glob("*.h5")), "a") as file:
             file.attrs[name] = value

@@ -96,6 +96,10 @@ BOOST_AUTO_TEST_CASE(invalid_values_are_refused) {
 
   BOOST_TEST((status_of(0.0F, 0.5F) == ExitStatus::ok));
   BOOST_TEST((status_of(0.5F, 0.0F) == ExitStatus::bad_input));
+  BOOST_TEST((status_of(1.0F, 1.0F) == ExitStatus::ok));
+  BOOST_TEST((status_of(123.7F, 0.5F) == ExitStatus::bad_input));
+  BOOST_TEST((status_of(-0.1F, 0.5F) == ExitStatus::bad_input));
+  BOOST_TEST((status_of(0.5F, 58.4F) == ExitStatus::bad_input));
   BOOST_TEST((status_of(std::numeric_limits<float>::quiet_NaN(), 0.5F) == ExitStatus::bad_input));
   BOOST_TEST((status_of(0.5F, std::numeric_limits<float>::infinity()) == ExitStatus::bad_input));
 }

@@ -19,6 +19,7 @@ struct OptionSpec {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;                 ///< min itself is excluded
+  double other_scale = 100;               ///< values in [0, 1] are also written times this: percent
   std::vector<std::string> choices = {};  ///< names of an enum's values, in order; or valid texts
 };
 
@@ -54,7 +55,8 @@ void parse_option(const OptionSpec& spec, const std::string& text,
 /// Index of `text` in spec.choices.
 [[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
 
-/// "a number of at least 0", "one of none, crop-flip": what the spec allows, for help and errors.
+/// "a number of at least 0", "one of none, crop-flip": what the spec allows, for help and errors;
+/// empty: anything.
 [[nodiscard]] std::string allowed_values(const OptionSpec& spec, bool is_integer);
 
 /// The known name nearest to `name`, for "did you mean"; empty if none is near.

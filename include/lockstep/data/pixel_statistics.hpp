@@ -4,9 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// Why a file's "mean" or "std" cannot be that of pixels in [0, 1], with the values and a remedy;
+/// empty if it can.
+[[nodiscard]] std::string fault_in_statistic(std::string_view name, std::vector<float> values);
 
 /// Exact mean and standard deviation of pixels. Keeps one histogram per channel, so partial results
 /// summed in any order give the same bits.
