@@ -1,4 +1,5 @@
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/core/current_error.hpp"
 
 #include <atomic>
 #include <cassert>
@@ -19,8 +20,8 @@ struct BackgroundSaver::State {
       if (info.state) outcome.step = info.state->step;
       outcome.path = directory.path_of(outcome.step);
       directory.save(info, next, hooks.on_progress);
-    } catch (const std::exception& error) {
-      outcome.error = error.what();
+    } catch (...) {
+      outcome.error = current_error().what();
     }
     outcome.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

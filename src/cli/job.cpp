@@ -1,8 +1,11 @@
 #include "lockstep/cli/job.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/address_space.hpp"
+#include "lockstep/core/current_error.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/exit_advice.hpp"
+#include "lockstep/doctor/facts.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <thread>
@@ -76,15 +80,9 @@ struct Outcome {
 Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
   try {
     return {.status = body(job), .message = {}};
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = current_error();
     return {.status = error.status(), .message = error.what()};
-  } catch (const std::bad_alloc&) {
-    return {.status = ExitStatus::internal,
-            .message =
-                "out of memory (an allocation failed on this rank); use a smaller batch, "
-                "or fewer ranks a node"};
-  } catch (const std::exception& error) {
-    return {.status = ExitStatus::internal, .message = error.what()};
   }
 }
 
@@ -101,6 +99,29 @@ Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
     print_error(fmt::format("rank {} on {}: {}{}", job.grid().rank, job.grid().host, why, advice));
   }
   abort_job(static_cast<int>(status));
+}
+
+/// What MPI, oneDNN and helper threads map in the smallest run.
+constexpr std::uint64_t least_address_space = std::uint64_t{176} << 20;
+
+/// Checks a limit of memory before MPI starts, which would end the process without a message.
+/// Nothing is collective then: the first process prints, and the others give it time to.
+std::optional<ExitStatus> refuse_small_limit() {
+  try {
+    require_address_space(least_address_space, "to start");
+    return std::nullopt;
+  } catch (const Error& error) {
+    const auto lookup = [](const char* name) -> std::optional<std::string> {
+      const char* const value = std::getenv(name);
+      return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+    };
+    if (doctor::read_launch(lookup).process == 0) {
+      print_error(error.what());
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+    return error.status();
+  }
 }
 
 }  // namespace
@@ -123,6 +144,7 @@ void print_error(const std::string& message) {
 
 ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body,
                    bool may_resume) {
+  if (const auto refused = refuse_small_limit()) return *refused;
   Job job(argc, argv);
   ShutdownAgreement shutdown;
   const Outcome outcome = run_body(job, body);

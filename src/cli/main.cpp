@@ -1,6 +1,8 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_value.hpp"
+#include "lockstep/core/address_space.hpp"
+#include "lockstep/core/current_error.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/runtime/open_files.hpp"
@@ -8,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <exception>
 
 namespace lockstep::cli {
 namespace {
@@ -92,14 +93,16 @@ ExitStatus report(int& argc, char**& argv, const Error& error) {
 int main(int argc, char** argv) {
   using lockstep::ExitStatus;
   ExitStatus status = ExitStatus::ok;
+  lockstep::use_one_heap_if_limited();
   lockstep::raise_open_file_limit();
   try {
     status = lockstep::cli::dispatch(argc, argv);
   } catch (const lockstep::Error& error) {
     status = lockstep::cli::report(argc, argv, error);
-  } catch (const std::exception& error) {
+  } catch (...) {
+    const lockstep::Error error = lockstep::current_error();
     lockstep::print_error(error.what());
-    status = ExitStatus::internal;
+    status = error.status();
   }
   // Fail if the result was lost to a full disk or a closed pipe.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && status == ExitStatus::ok) {

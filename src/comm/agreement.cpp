@@ -1,12 +1,11 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/first_text.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/current_error.hpp"
 #include "lockstep/core/host_name.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 #include <optional>
 
 namespace lockstep {
@@ -48,16 +47,8 @@ void collectively(Communicator& comm, const std::function<void()>& work) {
   std::optional<Error> error;
   try {
     work();
-  } catch (const Error& failure) {
-    error = failure;
-  } catch (const std::bad_alloc&) {
-    error.emplace(
-        ExitStatus::internal,
-        "out of memory (an allocation failed); use a smaller --batch-size, or more memory");
-  } catch (const std::exception& failure) {
-    error.emplace(ExitStatus::internal, failure.what());
   } catch (...) {
-    error.emplace(ExitStatus::internal, "an exception of unknown type was thrown");
+    error = current_error();
   }
   const int failing =
       comm.all_reduce_value<std::int32_t>(error ? comm.rank() : comm.size(), ReduceOp::min);

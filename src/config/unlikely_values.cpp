@@ -42,10 +42,10 @@ std::vector<std::string> unlikely_values(const Config& config, std::int64_t glob
         fmt::join(config.milestones, ","), config.epochs));
   }
   if (config.ema_decay > 0 && config.ema_decay < 0.5) {
-    warnings.push_back(
-        fmt::format("--ema-decay {} averages over less than two updates (the share that the average "
-                    "keeps, not that of new weights); usual is 0.999 and more",
-                    config.ema_decay));
+    warnings.push_back(fmt::format(
+        "--ema-decay {} averages over less than two updates (the share that the average "
+        "keeps, not that of new weights); usual is 0.999 and more",
+        config.ema_decay));
   }
   return warnings;
 }

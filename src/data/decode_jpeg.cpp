@@ -5,6 +5,7 @@
 #include <cassert>
 #include <csetjmp>
 #include <cstdio>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -80,6 +81,7 @@ struct JpegDecoder::State {
 
   [[noreturn]] void fail_damaged() {
     jpeg_abort_decompress(&info);
+    if (info.err->msg_code == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
     fail(ExitStatus::bad_input, "not a whole JPEG file ({}); replace it",
          static_cast<const char*>(faults.text));
   }

@@ -4,7 +4,9 @@
 #include <png.h>
 
 #include <csetjmp>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace lockstep {
 namespace {
@@ -14,6 +16,7 @@ constexpr std::int64_t rgb = 3;
 /// What libpng's callbacks see. A fault must not return; it jumps back to guarded().
 struct Source {
   std::span<const std::byte> rest;
+  bool lacks_memory = false;
   std::jmp_buf back{};
   char text[128]{};
 };
@@ -22,6 +25,16 @@ struct Source {
   auto* source = static_cast<Source*>(png_get_error_ptr(png));
   std::strncpy(source->text, text, sizeof(source->text) - 1);
   std::longjmp(source->back, 1);
+}
+
+png_voidp allocate(png_structp png, png_alloc_size_t size) {
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) static_cast<Source*>(png_get_mem_ptr(png))->lacks_memory = true;
+  return memory;
+}
+
+void release(png_structp /*png*/, png_voidp memory) {
+  std::free(memory);
 }
 
 void on_warning(png_structp /*png*/, png_const_charp /*text*/) {}
@@ -46,12 +59,17 @@ class Reader final {
  public:
   explicit Reader(std::span<const std::byte> file) : source_{.rest = file} {
     const bool created = guarded(source_, [&] {
-      png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source_, jump_back, on_warning);
+      png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &source_, jump_back, on_warning,
+                                      &source_, allocate, release);
       if (png_ != nullptr) info_ = png_create_info_struct(png_);
     });
     if (!created || info_ == nullptr) {
       png_destroy_read_struct(&png_, nullptr, nullptr);
-      fail(ExitStatus::internal, "libpng cannot be used (no memory, or another version); check it");
+      if (source_.lacks_memory) throw std::bad_alloc();
+      fail(ExitStatus::internal,
+           "libpng cannot be used (it is not the version of its header, {}); "
+           "check the installation",
+           PNG_LIBPNG_VER_STRING);
     }
     png_set_read_fn(png_, &source_, read_bytes);
   }
@@ -63,6 +81,7 @@ class Reader final {
   template <typename Work>
   void read(const Work& work) {
     if (guarded(source_, [&] { work(png_, info_); })) return;
+    if (source_.lacks_memory) throw std::bad_alloc();
     fail(ExitStatus::bad_input, "not a whole PNG file ({}); replace it",
          static_cast<const char*>(source_.text));
   }

@@ -1,7 +1,7 @@
 #include "lockstep/data/loader.hpp"
 
 #include "loader_slot.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/current_error.hpp"
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/data/dropped_blocks.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
@@ -156,12 +156,9 @@ class RingLoader final : public Loader, private HostDecoding {
     try {
       slot.request = plan_(n);
       if (slot.request) require_valid(*slot.request);
-    } catch (const Error& error) {
+    } catch (...) {
       slot.request.reset();
-      slot.note(0, error);
-    } catch (const std::exception& error) {
-      slot.request.reset();
-      slot.note(0, Error(ExitStatus::internal, error.what()));
+      slot.note(0, current_error());
     }
     planned_ = n + 1;
     ended_ = !slot.request;
@@ -225,11 +222,8 @@ class RingLoader final : public Loader, private HostDecoding {
             options_.drop_probabilities, options_.seed, slot.request->epoch, sample);
       }
       return std::nullopt;
-    } catch (const Error& error) {
-      return error;
-    } catch (const std::exception& error) {
-      return Error(ExitStatus::internal,
-                   fmt::format("a loader could not read a sample ({})", error.what()));
+    } catch (...) {
+      return current_error();
     }
   }
 

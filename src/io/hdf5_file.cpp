@@ -4,9 +4,12 @@
 #include "output_driver.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <span>
 
 namespace lockstep::h5 {
@@ -77,23 +80,20 @@ void close_handle(herr_t (*close)(hid_t), hid_t handle) noexcept {
 }
 
 std::string library_reason() {
-  std::string innermost;
-  const auto keep_last = [](unsigned, const H5E_error2_t* error, void* text) -> herr_t {
-    if (error->desc != nullptr && *error->desc != '\0')
-      *static_cast<std::string*>(text) = error->desc;
+  // The callbacks allocate nothing, since no exception may pass through the library, which is C.
+  std::array<char, 512> innermost{};
+  const auto keep = [](unsigned, const H5E_error2_t* error, void* text) -> herr_t {
+    if (error->desc == nullptr || *error->desc == '\0') return 0;
+    auto* const kept = static_cast<std::array<char, 512>*>(text);
+    std::strncpy(kept->data(), error->desc, kept->size() - 1);
     return 0;
   };
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned n, const H5E_error2_t* e, void* text) -> herr_t {
-        // Upward starts at the innermost call, which has the most specific reason.
-        if (n == 0 && e->desc != nullptr) *static_cast<std::string*>(text) = e->desc;
-        return 0;
-      },
-      &innermost);
-  if (innermost.empty()) H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_last, &innermost);
+  // Downward ends at the innermost call, which has the most specific reason.
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep, &innermost);
   H5Eclear2(H5E_DEFAULT);
-  return innermost.empty() ? "the HDF5 library gives no reason" : essence(innermost);
+  // Neither the file nor the disk is at fault then.
+  if (std::strcmp(innermost.data(), "memory allocation failed") == 0) throw std::bad_alloc();
+  return innermost.front() == '\0' ? "the HDF5 library gives no reason" : essence(innermost.data());
 }
 
 std::string name_of(hid_t object) {
@@ -223,11 +223,18 @@ std::vector<std::string> children(Location location, const std::string& group,
   struct Collected {
     std::vector<std::string> names;
     std::size_t limit;
-  } collected{{}, max_children};
-  const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
+    std::exception_ptr failure;  // must not pass through the library
+  } collected{.names = {}, .limit = max_children, .failure = {}};
+  const auto collect = [](hid_t, const char* name, const H5L_info_t*,
+                          void* out) noexcept -> herr_t {
     auto& result = *static_cast<Collected*>(out);
     if (result.names.size() == result.limit) return 1;
-    result.names.emplace_back(name);
+    try {
+      result.names.emplace_back(name);
+    } catch (...) {
+      result.failure = std::current_exception();
+      return 1;
+    }
     return 0;
   };
   const PropertyList creation(H5Gget_create_plist(opened.get()));
@@ -236,6 +243,7 @@ std::vector<std::string> children(Location location, const std::string& group,
   const H5_index_t index =
       (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
   const herr_t result = H5Literate(opened.get(), index, H5_ITER_INC, nullptr, collect, &collected);
+  if (collected.failure) std::rethrow_exception(collected.failure);
   if (result < 0) cannot_read(name_of(location, group));
   if (result > 0) {
     fail(ExitStatus::bad_input, "{} holds more than {} objects (that is the limit); check the file",

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <new>
 
 #if H5_VERSION_GE(1, 14, 0)
 #include <H5FDdevelop.h>
@@ -77,7 +78,13 @@ H5FD_t* open_output(const char* name, unsigned flags, hid_t /*access*/, haddr_t 
     ::close(descriptor);
     return nullptr;
   }
-  auto file = std::make_unique<OutputFile>();
+  // The library is C, so no exception may pass through it.
+  std::unique_ptr<OutputFile> file(new (std::nothrow) OutputFile);
+  if (!file) {
+    ::close(descriptor);
+    errno = ENOMEM;
+    return nullptr;
+  }
   file->descriptor = descriptor;
   file->end_of_file = static_cast<haddr_t>(status.st_size);
   file->device = status.st_dev;

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/address_space.hpp"
 #include "lockstep/runtime/signals.hpp"
 
 #include <fmt/format.h>
@@ -172,6 +173,10 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
     request.masks.push_back(parse_cores(text));
   }
   ThreadBinding binding = plan_threads(request);
+  collectively(comm, [&] {
+    require_address_space(static_cast<std::uint64_t>(binding.threads - 1) * thread_address_space(),
+                          fmt::format("for {} compute threads", binding.threads));
+  });
   omp_set_num_threads(binding.threads);
   if (!binding.cores.empty()) {
 #pragma omp parallel num_threads(binding.threads)

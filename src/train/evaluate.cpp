@@ -4,6 +4,7 @@
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/address_space.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -84,6 +85,16 @@ EvaluationResult run_evaluation(const EvaluationRequest& request, Engine& engine
   return result;
 }
 
+/// Parameters, as stored and as computed with, and what libraries map; without activations.
+std::uint64_t bytes_to_evaluate(const Graph& graph) {
+  constexpr std::uint64_t libraries = std::uint64_t{64} << 20;
+  std::uint64_t values = 0;
+  for (const Parameter& parameter : graph.parameters()) {
+    values += static_cast<std::uint64_t>(parameter.shape.elements());
+  }
+  return libraries + 2 * sizeof(float) * values;
+}
+
 }  // namespace
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
@@ -118,6 +129,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   }
   const RunPlan plan = resolve_run(config, info, 1);
   const Graph graph = build_graph(plan, job.model);
+  collectively(comm, [&] { require_address_space(bytes_to_evaluate(graph), "to evaluate"); });
   const auto compute = make_compute(graph,
                                     {.device = request.device,
                                      .comm = CommChoice::automatic,
