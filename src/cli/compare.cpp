@@ -1,4 +1,5 @@
 #include "lockstep/core/csv.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/report/comparison.hpp"
 
 #include "command.hpp"
@@ -81,6 +82,7 @@ Rows table_of(const std::vector<report::RunRecord>& runs, bool text) {
   }
   rows[0].emplace_back("status");
   for (std::size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(figures[i].status);
+  for (auto& row : rows) std::ranges::transform(row, row.begin(), escape_line);
   return rows;
 }
 

@@ -3,6 +3,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
@@ -111,7 +112,8 @@ void print_findings(const std::vector<Finding>& findings,
     return;
   }
   for (const Finding& finding : findings) {
-    fmt::print("{:<5} {:<11} {}\n", verdict_text(finding.verdict), finding.check, finding.text);
+    fmt::print("{:<5} {:<11} {}\n", verdict_text(finding.verdict), finding.check,
+               escape_line(finding.text));
   }
   if (!not_checked.empty()) fmt::print("not checked: {}\n", fmt::join(not_checked, ", "));
   if (failures == 0) {

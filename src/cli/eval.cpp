@@ -2,6 +2,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "model_options.hpp"
 
@@ -139,14 +140,16 @@ nlohmann::ordered_json to_json(const std::vector<ClassResult>& classes) {
 }
 
 void print_classes(const std::vector<ClassResult>& classes) {
+  std::vector<std::string> names;
   std::size_t width = 0;  // of the names and two spaces
   for (const ClassResult& of : classes) {
-    if (!of.name.empty()) width = std::max(width, of.name.size() + 2);
+    names.push_back(escape_line(of.name));
+    if (!of.name.empty()) width = std::max(width, names.back().size() + 2);
   }
   fmt::print("\n{:>5}  {:<{}}{:>7}  {:>8}\n", "class", "", width, "samples", "top-1");
   for (std::size_t label = 0; label < classes.size(); ++label) {
     const ClassResult& of = classes[label];
-    fmt::print("{:>5}  {:<{}}{:>7}  {:>8}\n", label, of.name, width, of.samples,
+    fmt::print("{:>5}  {:<{}}{:>7}  {:>8}\n", label, names[label], width, of.samples,
                of.samples == 0 ? std::string("-") : fmt::format("{:.2f} %", 100 * fraction(of)));
   }
 }
@@ -180,35 +183,34 @@ ExitStatus run_eval(Invocation& invocation) {
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     const EvalArguments arguments = parse(invocation.arguments);
     const Config& config = arguments.config;
-    const EvaluationResult result =
-        evaluate({.checkpoint = arguments.checkpoint,
-                  .data = config.data,
-                  .split = arguments.split,
-                  .ema = arguments.ema,
-                  .model = config.model,
-                  .width = config.width,
-                  .stem = config.stem,
-                  .shortcut = config.shortcut,
-                  .image_size = config.image_size,
-                  .eval_crop_ratio = arguments.eval_crop_ratio,
-                  .mean = config.mean,
-                  .std = config.std,
-                  .precision = arguments.precision,
-                  .device = config.device,
-                  .decode = config.decode,
-                  .conv_algorithm = arguments.conv_algorithm,
-                  .batch_size = config.batch_size,
-                  .loader_threads = config.loader_threads,
-                  .per_class = arguments.per_class,
-                  .confusion = arguments.confusion,
-                  .predictions = arguments.predictions,
-                  .overwrite = arguments.overwrite},
-                 {.comm = job.comm(),
-                  .binding = job.bind(static_cast<int>(config.threads)),
-                  .model = {},
-                  .warn = [&](const std::string& text) {
-                    if (job.is_first()) fmt::print(stderr, "lockstep: warning: {}\n", text);
-                  }});
+    const EvaluationResult result = evaluate({.checkpoint = arguments.checkpoint,
+                                              .data = config.data,
+                                              .split = arguments.split,
+                                              .ema = arguments.ema,
+                                              .model = config.model,
+                                              .width = config.width,
+                                              .stem = config.stem,
+                                              .shortcut = config.shortcut,
+                                              .image_size = config.image_size,
+                                              .eval_crop_ratio = arguments.eval_crop_ratio,
+                                              .mean = config.mean,
+                                              .std = config.std,
+                                              .precision = arguments.precision,
+                                              .device = config.device,
+                                              .decode = config.decode,
+                                              .conv_algorithm = arguments.conv_algorithm,
+                                              .batch_size = config.batch_size,
+                                              .loader_threads = config.loader_threads,
+                                              .per_class = arguments.per_class,
+                                              .confusion = arguments.confusion,
+                                              .predictions = arguments.predictions,
+                                              .overwrite = arguments.overwrite},
+                                             {.comm = job.comm(),
+                                              .binding = job.bind(static_cast<int>(config.threads)),
+                                              .model = {},
+                                              .warn = [&](const std::string& text) {
+                                                if (job.is_first()) print_warning(text);
+                                              }});
     if (job.is_first()) print_result(result, arguments);
     return ExitStatus::ok;
   });

@@ -3,6 +3,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/export/fold_batch_norms.hpp"
 #include "lockstep/export/formats.hpp"
@@ -175,9 +176,9 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
                 {"bytes", exported.bytes}});
     return;
   }
-  fmt::print("{}: {} of {} classes, {} parameters, {} ({})\n", arguments.output, exported.model,
-             exported.classes, exported.parameters, size_text(static_cast<double>(exported.bytes)),
-             format);
+  fmt::print("{}: {} of {} classes, {} parameters, {} ({})\n", escape_line(arguments.output),
+             escape_line(exported.model), exported.classes, exported.parameters,
+             size_text(static_cast<double>(exported.bytes)), format);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "command.hpp"
+#include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/report/metrics_csv.hpp"
 
@@ -48,8 +49,8 @@ ExitStatus run_export_metrics(Invocation& invocation) {
   const std::size_t damaged =
       report::write_metrics_csv(parsed.positional.front(), parsed.value.event, std::cout);
   if (damaged > 0) {
-    fmt::print(stderr, "lockstep: warning: {} damaged line{} of metrics.jsonl left out\n", damaged,
-               damaged == 1 ? "" : "s");
+    print_warning(fmt::format("{} damaged line{} of metrics.jsonl left out", damaged,
+                              damaged == 1 ? "" : "s"));
   }
   return ExitStatus::ok;
 }

@@ -3,6 +3,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/hdf5.hpp"
@@ -163,7 +164,7 @@ Report inspect_file(const std::string& path, Verify verify) {
 
 /// Prints one report to standard output and its faults to standard error.
 void print(const Report& report, const std::string& separator) {
-  fmt::print("{}{}", separator, report.text);
+  fmt::print("{}{}", separator, escape_controls(report.text));
   for (const std::string& fault : report.faults) print_error(fault);
 }
 
@@ -197,7 +198,8 @@ ExitStatus inspect_paths(const std::vector<std::string>& paths, const InspectArg
 }  // namespace
 
 std::string line(const std::string& name, const std::string& value) {
-  return value.empty() ? std::string() : fmt::format("  {:<17}{}\n", name, value);
+  return value.empty() ? std::string()
+                       : fmt::format("  {:<17}{}\n", escape_line(name), escape_line(value));
 }
 
 std::string join(const std::vector<float>& values) {

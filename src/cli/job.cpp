@@ -139,7 +139,12 @@ const ThreadBinding& Job::bind(int requested) {
 
 void print_error(const std::string& message) {
   std::fflush(stdout);
-  fmt::print(stderr, "lockstep: error: {}\n", escape_controls(message));
+  fmt::print(stderr, "lockstep: error: {}\n", escape_line(message));
+}
+
+void print_warning(const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "lockstep: warning: {}\n", escape_line(message));
 }
 
 ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body,

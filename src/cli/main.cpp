@@ -48,11 +48,12 @@ void print_help() {
 ExitStatus dispatch(int& argc, char**& argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
-    fail(
-        ExitStatus::usage,
-        "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); give one "
-        "of these, or see lockstep --help\n\n{}\ntry: {}",
-        list_of_commands(), line_to_try);
+    const std::string problem =
+        "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); ";
+    if (terminal_facts().has_launcher) fail(ExitStatus::usage, "{}see lockstep --help", problem);
+    print_error(problem + "give one of these, or see lockstep --help");
+    fmt::print(stderr, "\n{}\ntry: {}\n", list_of_commands(), line_to_try);
+    return ExitStatus::usage;
   }
   const std::string& name = words.front();
   if (name == "--help" || name == "-h" || name == "help") {

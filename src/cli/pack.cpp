@@ -3,6 +3,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/escape.hpp"
 #include "pack_progress.hpp"
 
 #include <fmt/format.h>
@@ -283,8 +284,8 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
     print_json(object);
     return;
   }
-  fmt::print("{}: {} classes, {:.1f} MiB, packed in {:.1f} s\n", arguments.output, result.classes,
-             static_cast<double>(result.bytes) / 0x1p20, seconds);
+  fmt::print("{}: {} classes, {:.1f} MiB, packed in {:.1f} s\n", escape_line(arguments.output),
+             result.classes, static_cast<double>(result.bytes) / 0x1p20, seconds);
   fmt::print("  train  {:>9} samples in {} shard{}\n", result.train_samples, result.train_shards,
              result.train_shards == 1 ? "" : "s");
   if (result.val_samples > 0) {
@@ -308,7 +309,7 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
     fmt::print("  {} PNG or CMYK file{} encoded as RGB JPEG\n", result.re_encoded,
                result.re_encoded == 1 ? " was" : "s were");
   }
-  fmt::print("next: lockstep train --data {}\n", arguments.output);
+  fmt::print("next: lockstep train --data {}\n", escape_line(arguments.output));
 }
 
 /// Error(usage) if the shards would be written into the input, which a second packing would then
@@ -329,10 +330,10 @@ void require_output_outside(const PackArguments& arguments) {
 
 void warn_of_skipped(const PackResult& result, const PackArguments& arguments) {
   if (result.skipped == 0) return;
-  fmt::print(stderr,
-             "lockstep: warning: {} image{} could not be read and {} skipped; {}/{} says why\n",
-             result.skipped, result.skipped == 1 ? "" : "s", result.skipped == 1 ? "was" : "were",
-             arguments.output, skipped_list_name);
+  print_warning(fmt::format("{} image{} could not be read and {} skipped; {}/{} says why",
+                            result.skipped, result.skipped == 1 ? "" : "s",
+                            result.skipped == 1 ? "was" : "were", arguments.output,
+                            skipped_list_name));
 }
 
 }  // namespace

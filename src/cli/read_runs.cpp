@@ -1,11 +1,11 @@
 #include "read_runs.hpp"
 
+#include "lockstep/cli/job.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdio>
 
 namespace lockstep::cli {
 
@@ -19,13 +19,12 @@ std::vector<report::RunRecord> read_runs(const std::vector<std::string>& paths,
   for (const std::string& path : paths) {
     runs.push_back(report::read_run(path, most_bins));
     for (const std::string& note : runs.back().notes) {
-      fmt::print(stderr, "lockstep: warning: {}: {}\n", path, note);
+      print_warning(fmt::format("{}: {}", path, note));
     }
     if (const std::int64_t count = runs.back().not_finite; count > 0) {
-      fmt::print(stderr,
-                 "lockstep: warning: {}: {} recorded step{} with a loss that is not finite, the "
-                 "first at step {}\n",
-                 path, count, count == 1 ? "" : "s", runs.back().first_not_finite);
+      print_warning(
+          fmt::format("{}: {} recorded step{} with a loss that is not finite, the first at step {}",
+                      path, count, count == 1 ? "" : "s", runs.back().first_not_finite));
     }
   }
   return runs;

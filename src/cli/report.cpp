@@ -2,6 +2,7 @@
 
 #include "command.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/report/scaling_study.hpp"
 #include "read_runs.hpp"
@@ -105,7 +106,7 @@ ExitStatus run_report(Invocation& invocation) {
   if (arguments.json) {
     print_json({{"path", arguments.output}, {"runs", runs.size()}, {"bytes", page.size()}});
   } else {
-    fmt::print("{}: {} run{}, {:.2f} MB\n", arguments.output, runs.size(),
+    fmt::print("{}: {} run{}, {:.2f} MB\n", escape_line(arguments.output), runs.size(),
                runs.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6);
   }
   return ExitStatus::ok;

@@ -2,7 +2,9 @@
 #include "report_scaling.hpp"
 
 #include "command.hpp"
+#include "lockstep/cli/job.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/report/page.hpp"
 #include "lockstep/report/scaling_study.hpp"
@@ -98,7 +100,7 @@ ExitStatus report_scaling(const ScalingReport& report) {
   ScalingStudy study = report::read_scaling_study(report.study);
   add_predictions(report.links, study);
   for (const std::string& note : study.notes) {
-    fmt::print(stderr, "lockstep: warning: {}: {}\n", report.study, note);
+    print_warning(fmt::format("{}: {}", report.study, note));
   }
   std::string page;
   if (report::has_plots()) {
@@ -111,9 +113,9 @@ ExitStatus report_scaling(const ScalingReport& report) {
                 {"bytes", page.size()},
                 {"study", report::json_of(study)}});
   } else {
-    fmt::print("{}\n{}\n", report::table_of(study),
+    fmt::print("{}\n{}\n", escape_controls(report::table_of(study)),
                page.empty() ? "no page: this build cannot write one (dygraphs was not there)"
-                            : fmt::format("{}: {:.2f} MB", report.output,
+                            : fmt::format("{}: {:.2f} MB", escape_line(report.output),
                                           static_cast<double>(page.size()) / 1e6));
   }
   return study.is_complete() ? ExitStatus::ok : ExitStatus::unfit;

@@ -73,7 +73,8 @@ void require_address_space(std::uint64_t bytes, std::string_view purpose) {
   const auto limit = address_space_limit();
   if (!limit || bytes <= limit->left()) return;
   fail(ExitStatus::usage,
-       "memory is limited too much {} ({}, and {:.0f} MiB more are needed); raise the limit to {:.0f} "
+       "memory is limited too much {} ({}, and {:.0f} MiB more are needed); raise the limit to "
+       "{:.0f} "
        "MiB or more",
        purpose, describe(*limit), mib(bytes), mib(limit->mapped + bytes));
 }

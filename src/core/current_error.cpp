@@ -23,10 +23,11 @@ Error lacks_memory(std::string_view what) {
 Error cannot_start_thread() {
   const std::string limit = describe_address_space();
   if (!limit.empty()) return lacks_memory("memory ran out: a thread cannot start");
-  return {ExitStatus::usage,
-          fmt::format("a thread cannot start on {} (the limit of processes and threads is reached); "
-                      "raise ulimit -u, or use fewer ranks or --threads a node",
-                      host_name())};
+  return {
+      ExitStatus::usage,
+      fmt::format("a thread cannot start on {} (the limit of processes and threads is reached); "
+                  "raise ulimit -u, or use fewer ranks or --threads a node",
+                  host_name())};
 }
 
 }  // namespace

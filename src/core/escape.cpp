@@ -33,7 +33,7 @@ Character first_character(std::string_view text) {
 }
 
 bool is_control(char32_t code) {
-  return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029;
 }
 
 bool changes_direction(char32_t code) {
@@ -41,14 +41,19 @@ bool changes_direction(char32_t code) {
          (code >= 0x2066 && code <= 0x2069);
 }
 
-}  // namespace
+/// Without the joiners, which Indic scripts and emoji need.
+bool is_invisible(char32_t code) {
+  return code == 0xad || code == 0x200b || (code >= 0x2060 && code <= 0x2064) || code == 0xfeff;
+}
 
-std::string escape_controls(std::string_view text) {
+std::string escape(std::string_view text, std::string_view kept) {
   std::string result;
   while (!text.empty()) {
     const Character first = first_character(text);
     const std::string_view bytes = text.substr(0, first.bytes);
-    if (first.valid && !is_control(first.code) && !changes_direction(first.code)) {
+    const bool is_plain = first.valid && !is_control(first.code) &&
+                          !changes_direction(first.code) && !is_invisible(first.code);
+    if (is_plain || kept.find(text.front()) != std::string_view::npos) {
       result += bytes;
     } else {
       for (const char byte : bytes) {
@@ -58,6 +63,16 @@ std::string escape_controls(std::string_view text) {
     text.remove_prefix(first.bytes);
   }
   return result;
+}
+
+}  // namespace
+
+std::string escape_controls(std::string_view text) {
+  return escape(text, "\n\t");
+}
+
+std::string escape_line(std::string_view text) {
+  return escape(text, {});
 }
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 #include "skipped_samples.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -13,10 +13,9 @@ namespace lockstep {
 void write_skipped_list(const std::string& path, const PackSource& source,
                         const std::vector<SkippedSample>& skipped) {
   std::string text;
-  const auto add = [&](std::string image, const std::string& reason) {
-    std::replace_if(
-        image.begin(), image.end(), [](char c) { return c == '\t' || c == '\n'; }, '?');
-    text += fmt::format("{}\t{}\n", image, reason);
+  const auto add = [&](const std::string& entry, const std::string& reason) {
+    text += fmt::format("{}	{}
+", escape_line(entry), escape_line(reason));
   };
   for (const auto& entry : source.info().fates.unused()) add(entry.path, entry.reason);
   for (const SkippedSample& sample : skipped) {

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/escape.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -65,7 +66,7 @@ std::size_t write_metrics_csv(const std::string& run, const std::string& kind, s
   std::map<std::string, std::size_t> columns;
   for_each_event(path, kind, [&](const Fields& fields) {
     for (const auto& [name, value] : fields) {
-      if (columns.emplace(name, names.size()).second) names.push_back(csv_field(name));
+      if (columns.emplace(name, names.size()).second) names.push_back(csv_field(escape_line(name)));
     }
   });
   if (names.empty()) {
@@ -78,7 +79,7 @@ std::size_t write_metrics_csv(const std::string& run, const std::string& kind, s
     for (const auto& [name, value] : fields) {
       // The run may have written more since the first pass.
       const auto column = columns.find(name);
-      if (column != columns.end()) row[column->second] = csv_field(value);
+      if (column != columns.end()) row[column->second] = csv_field(escape_line(value));
     }
     out << fmt::format("{}\n", fmt::join(row, ","));
   });

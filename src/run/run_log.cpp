@@ -2,6 +2,7 @@
 
 #include "append_file.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <spdlog/logger.h>
@@ -87,10 +88,10 @@ RankLog::RankLog(const std::string& run_directory, const RankIdentity& identity)
 RankLog::~RankLog() = default;
 
 void RankLog::info(const std::string& line) {
-  impl_->logger.log(spdlog::level::info, spdlog::string_view_t(line));
+  impl_->logger.log(spdlog::level::info, escape_line(line));
 }
 void RankLog::warn(const std::string& line) {
-  impl_->logger.log(spdlog::level::warn, spdlog::string_view_t(line));
+  impl_->logger.log(spdlog::level::warn, escape_line(line));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "lockstep/run/run_reporter.hpp"
 
+#include "lockstep/core/escape.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/run/progress.hpp"
@@ -108,7 +109,9 @@ struct RunReporter::Impl {
 
   void print(const std::string& line) {
     if (!display) return;
-    display->print(options.log_ranks ? fmt::format("[rank {}] {}", options.grid.rank, line) : line);
+    const std::string shown = escape_line(line);
+    display->print(options.log_ranks ? fmt::format("[rank {}] {}", options.grid.rank, shown)
+                                     : shown);
   }
 
   /// Whether to write the run's record: on rank 0, while this job holds the directory.

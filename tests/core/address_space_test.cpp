@@ -95,8 +95,8 @@ BOOST_AUTO_TEST_CASE(memory_that_ran_out_names_the_limit,
 }
 
 BOOST_AUTO_TEST_CASE(other_exceptions_keep_their_text) {
-  BOOST_TEST((error_of([] { fail(ExitStatus::bad_input, "damaged"); }).status() ==
-              ExitStatus::bad_input));
+  BOOST_TEST(
+      (error_of([] { fail(ExitStatus::bad_input, "damaged"); }).status() == ExitStatus::bad_input));
   const Error error = error_of([] { throw std::runtime_error("odd"); });
   BOOST_TEST((error.status() == ExitStatus::internal));
   BOOST_TEST(says(error, "odd"));

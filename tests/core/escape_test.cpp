@@ -12,6 +12,19 @@ BOOST_AUTO_TEST_CASE(text_that_could_control_a_terminal_is_escaped) {
   BOOST_TEST(escape_controls("é猫\U0001F600\u00a0") == "é猫\U0001F600\u00a0");
 }
 
+BOOST_AUTO_TEST_CASE(what_cannot_be_seen_is_escaped) {
+  BOOST_TEST(escape_controls("\ufeffmodel") == "\\xef\\xbb\\xbfmodel");
+  BOOST_TEST(escape_controls("a\u200bb\u2060\u00ad") ==
+             "a\\xe2\\x80\\x8bb\\xe2\\x81\\xa0\\xc2\\xad");
+  BOOST_TEST(escape_controls("क\u094d\u200dष") == "क\u094d\u200dष");
+}
+
+BOOST_AUTO_TEST_CASE(a_line_keeps_no_line_breaks_and_tabs) {
+  BOOST_TEST(escape_line("two\nlines\t\r\u2028") == "two\\x0alines\\x09\\x0d\\xe2\\x80\\xa8");
+  BOOST_TEST(escape_line("é\x1b[31m") == "é\\x1b[31m");
+  BOOST_TEST(escape_line("") == "");
+}
+
 BOOST_AUTO_TEST_CASE(bytes_that_are_not_utf8_are_escaped) {
   BOOST_TEST(escape_controls("\xff\xc3") == "\\xff\\xc3");
   BOOST_TEST(escape_controls("\x9b") == "\\x9b");

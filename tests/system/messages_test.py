@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
 """Tests of what messages say of options and of names from files, over all commands."""
 
+import csv
+import io
 import re
 
 from harness import *  # noqa: F403
+
+try:
+    from PIL import Image
+except ImportError as missing:
+    print(f"skipped: {missing} (install python3-pil)")
+    sys.exit(77)
 
 # The options of train are in tests/config/options_test.cpp.
 COMMANDS = ("eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor")
@@ -21,5 +29,108 @@ def what_each_option_takes_is_said_when_a_value_is_refused(folder):
     assert refused > 60, refused
 
 
+# Bytes, since one is not UTF-8. Each would do harm in a terminal, or break a line.
+HOSTILE = [b"red\x1b[31m", b"two\nlines", b"bell\x07", b"return\rx", "right\u202eleft".encode(), b"byte\xff", b"tab\tx"]
+
+
+def shown(args, ranks=1, expect=OK):
+    """The output of a command, which must hold no control characters and no broken lines."""
+    done = subprocess.run([os.fsencode(a) for a in command([], ranks)] + [os.fsencode(str(a) if isinstance(a, int) else a) for a in args],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), timeout=SECONDS)
+    assert done.returncode == expect, f"status {done.returncode}, expected {expect}: {args}\n{done.stdout}"
+    check_harmless(done.stdout, args)
+    return done.stdout.decode()
+
+
+def check_harmless(output, where):
+    text = output.decode()  # valid UTF-8
+    harmful = [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u202e\ufeff"]
+    assert not harmful, f"{where}: {harmful}\n{output}"
+    assert not re.search("^lines", text, re.MULTILINE), f"{where}: a broken line\n{text}"
+
+
+def hostile_images(folder):
+    """Images of classes with such names, in files with such names."""
+    for part in (b"train", b"val"):
+        for i, name in enumerate(HOSTILE):
+            path = os.path.join(os.fsencode(folder), part, name)
+            os.makedirs(path)
+            for j in range(3):
+                with open(os.path.join(path, b"%d" % j + name + b".png"), "wb") as file:
+                    file.write(png(np.full((12, 12, 3), 30 * i + j, "u1")))
+    return folder
+
+
+def png(pixels):
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def names_from_files_reach_no_terminal_as_controls(folder):
+    source = hostile_images(folder / "in")
+    data, runs = folder / "out", [folder / b"run\x1b[31m\xe2\x80\xae".decode(), folder / "run\x07"]
+    shown(["pack", "--from", "folder", "--input", source, "--output", data, "--image-size", 12])
+    for run_dir in runs:
+        shown(["train", "--data", data, "--run-dir", run_dir, "--model", "mini-resnet", "--width", 8, "--batch-size", 4, "--epochs", 1, "--threads", 1], ranks=2)
+        check_harmless(next((run_dir / "log").glob("rank-00000.log")).read_bytes(), "rank-00000.log")
+    checkpoint = latest(runs[0])
+    table = shown(["eval", "--data", data, "--checkpoint", checkpoint, "--per-class", "--confusion", folder / "confusion.csv"])
+    assert "red\\x1b[31m" in table and "two\\x0alines" in table and "byte\ufffd" in table, table
+    with open(folder / "confusion.csv", newline="", errors="surrogateescape") as file:
+        assert [row[0] for row in csv.reader(file)][1:] == [name.decode(errors="replace") for name in sorted(HOSTILE)]
+    for path in (data, next(data.glob("train-*.h5")), checkpoint, runs[0]):
+        shown(["inspect", path])
+        json.loads(shown(["inspect", path, "--json"]))
+    shown(["compare", *runs])
+    json.loads(shown(["compare", *runs, "--json"]))
+    json.loads(shown(["eval", "--data", data, "--checkpoint", checkpoint, "--per-class", "--json"]))
+    shown(["export", checkpoint, "--format", "safetensors", "--output", folder / "m\x1b.safetensors"])
+    shown(["export-metrics", runs[0], "--csv"])
+    shown(["watch", runs[0], "--once"])
+    shown(["report", runs[0], "--confusion", folder / "confusion.csv", "-o", folder / "page\x07.html"])
+    (runs[0] / "metrics.jsonl").write_text('{"event": "start\\u001b[31m", "model": "m\\u001b[31m\\nlines", "hosts": "\\u202e"}\nnot JSON\n')
+    for args in (["inspect", runs[0]], ["compare", runs[0]], ["watch", runs[0], "--once"], ["report", runs[0], "-o", folder / "again.html"]):
+        shown(args)
+
+
+def errors_escape_names(folder):
+    source = hostile_images(folder / "in")
+    bad = os.path.join(os.fsencode(source), b"train", HOSTILE[1], b"bad\x1b[31m\nlines.png")
+    with open(bad, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\nnonsense")
+    pack = ["pack", "--from", "folder", "--input", source, "--output", folder / "out", "--image-size", 12]
+    for ranks in (1, 2):
+        output = shown(pack, ranks, expect=BAD_INPUT)
+        assert "two\\x0alines/bad\\x1b[31m\\x0alines.png" in output, output
+    shown([*pack, "--on-bad", "skip"])
+    check_harmless((folder / "out" / "skipped.txt").read_bytes().replace(b"\t", b" "), "skipped.txt")
+    for name in HOSTILE:
+        missing = os.path.join(os.fsencode(folder), name)
+        for args in (["inspect", missing], ["compare", missing], ["export-metrics", missing, "--csv"], ["report", missing, "-o", folder / "x.html"],
+                     ["export", missing, "--format", "onnx", "--output", folder / "x"], ["train", "--config", missing]):
+            shown(args, expect=NO_INPUT)
+        # A configuration file cannot hold an option's value with a line break.
+        for args in (["eval", "--data", missing, "--checkpoint", missing], ["pack", "--from", "folder", "--input", missing, "--output", folder / "o"]):
+            shown(args, expect=USAGE if set(name) & set(b"\r\n") else NO_INPUT)
+        shown([name], expect=USAGE)
+        shown(["train", b"--" + name], expect=USAGE)
+        shown(["train", b"--model=" + name, "--synthetic"], expect=USAGE)
+
+
+def texts_of_checkpoints_reach_no_terminal_as_controls(folder):
+    data = write_shards(folder / "data", classes=3)
+    run(train_args(data, folder / "run", "--epochs", 1))
+    checkpoint = latest(folder / "run").resolve()
+    with h5py.File(checkpoint, "a") as file:
+        file.attrs["class_names"] = [b"red\x1b[31m", b"two\nlines", "\u202e".encode()]
+        file["model"].create_dataset("x\x1b[31m\nlines", data=np.zeros(3, "f4"))
+    for args in (["inspect", checkpoint], ["inspect", checkpoint, "--verify"], ["export", checkpoint, "--format", "safetensors", "--output", folder / "m"], ["eval", "--checkpoint", checkpoint, "--data", data, "--split", "train"],
+                 train_args(data, folder / "run", "--epochs", 2, "--resume", checkpoint)):
+        status, output = finish(start(args))
+        check_harmless(output.encode(), args)
+
+
 if __name__ == "__main__":
-    main([what_each_option_takes_is_said_when_a_value_is_refused])
+    main([names_from_files_reach_no_terminal_as_controls, errors_escape_names, texts_of_checkpoints_reach_no_terminal_as_controls,
+          what_each_option_takes_is_said_when_a_value_is_refused])

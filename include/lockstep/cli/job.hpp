@@ -50,7 +50,9 @@ class Job final {
                                  const std::function<ExitStatus(Job&)>& body,
                                  bool may_resume = false);
 
-/// "lockstep: error: ..." on standard error, without what could control a terminal.
+/// One line "lockstep: error: ..." on standard error, without what could control a terminal.
 void print_error(const std::string& message);
+/// The same with "warning".
+void print_warning(const std::string& message);
 
 }  // namespace lockstep

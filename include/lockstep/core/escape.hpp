@@ -5,8 +5,12 @@
 
 namespace lockstep {
 
-/// `text` with \xHH in place of what could control a terminal or is not UTF-8: control characters
-/// other than line breaks and tabs, characters that change the direction of text, invalid bytes.
+/// `text` with \xHH in place of what could control a terminal, or cannot be seen, or is not UTF-8:
+/// control characters other than line breaks and tabs, characters that change the direction of text
+/// or are invisible, invalid bytes. For text of several lines.
 [[nodiscard]] std::string escape_controls(std::string_view text);
+
+/// The same for one line or a name, whose line breaks and tabs are escaped too.
+[[nodiscard]] std::string escape_line(std::string_view text);
 
 }  // namespace lockstep

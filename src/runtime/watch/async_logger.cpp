@@ -1,5 +1,6 @@
 #include "async_logger.hpp"
 
+#include "lockstep/core/escape.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@ namespace {
 
 /// Writes with one call, so that lines of different ranks do not mix.
 void print_line(const char* kind, const std::string& text) {
-  const std::string line = fmt::format("lockstep: {}: {}\n", kind, text);
+  const std::string line = fmt::format("lockstep: {}: {}\n", kind, escape_line(text));
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
