@@ -256,9 +256,12 @@ nlohmann::ordered_json to_json(const std::map<std::string, EntryFates::LeftOut>&
 
 void print_left_out(const PackResult& result) {
   for (const auto& [reason, of] : result.left_out) {
-    fmt::print("  other  {:>9} {}, such as {}\n", of.entries, reason, of.first.front());
+    fmt::print("  other  {:>9} {}, such as {}\n", of.entries, reason,
+               escape_line(of.first.front()));
   }
-  for (const std::string& note : result.notes) fmt::print("  note: {}\n", note);
+  for (const std::string& note : result.notes) {
+    fmt::print("  note: {}\n", escape_line(note));
+  }
 }
 
 void print_result(const PackResult& result, const PackArguments& arguments, double seconds) {

@@ -14,8 +14,7 @@ void write_skipped_list(const std::string& path, const PackSource& source,
                         const std::vector<SkippedSample>& skipped) {
   std::string text;
   const auto add = [&](const std::string& entry, const std::string& reason) {
-    text += fmt::format("{}	{}
-", escape_line(entry), escape_line(reason));
+    text += fmt::format("{}\t{}\n", escape_line(entry), escape_line(reason));
   };
   for (const auto& entry : source.info().fates.unused()) add(entry.path, entry.reason);
   for (const SkippedSample& sample : skipped) {
