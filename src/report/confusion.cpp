@@ -64,6 +64,12 @@ Confusion read_confusion(const std::string& path, std::size_t most) {
   std::size_t truth = 0;
   for (; truth < classes && read_record(file, fields); ++truth) {
     if (fields.size() != classes + 1) break;
+    if (fields.front() != confusion.classes[truth]) {
+      fail(ExitStatus::bad_input,
+           "{}: row {} is of the class '{}', column {} of '{}' (rows and columns have one order); "
+           "write it with lockstep eval --confusion",
+           path, truth + 2, fields.front(), truth + 2, confusion.classes[truth]);
+    }
     for (std::size_t predicted = 0; predicted < classes; ++predicted) {
       const std::string& field = fields[predicted + 1];
       std::int64_t count = 0;

@@ -40,6 +40,15 @@ BOOST_AUTO_TEST_CASE(the_most_frequent_errors_are_kept) {
   BOOST_TEST(confusion.dropped == 14);
 }
 
+BOOST_AUTO_TEST_CASE(rows_in_another_order_than_the_columns_are_refused) {
+  BOOST_CHECK_EXCEPTION(
+      read("true class,cat,dog\ndog,0,5\ncat,3,0\n"), Error, [](const Error& error) {
+        return error.status() == ExitStatus::bad_input &&
+               std::string(error.what()).find("row 2 is of the class 'dog', column 2 of 'cat'") !=
+                   std::string::npos;
+      });
+}
+
 BOOST_AUTO_TEST_CASE(other_files_are_refused) {
   for (const char* text :
        {"", "true class\n", "true class,a,b\na,1,2\n", "true class,a\na,x\n",
