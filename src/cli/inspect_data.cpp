@@ -1,11 +1,13 @@
 #include "inspect_report.hpp"
 #include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/data/class_names.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/shard_file.hpp"
 
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 
 namespace lockstep::cli {
@@ -44,9 +46,9 @@ std::set<std::string> splits_in(const std::string& directory) {
   return splits;
 }
 
-/// Adds one split to the report.
-void add_split(Report& report, const std::string& directory, const std::string& split,
-               Verify verify) {
+/// Adds one split to the report. Returns the names of its classes.
+ClassNames add_split(Report& report, const std::string& directory, const std::string& split,
+                     Verify verify) {
   const std::vector<std::string> shards = list_shards(directory, split);
   const auto comm = make_self_communicator();
   const auto data = open_dataset(directory, split, *comm);
@@ -83,6 +85,17 @@ void add_split(Report& report, const std::string& directory, const std::string& 
     report.text +=
         line("verified", report.faults.size() == faults_before ? "yes, every sample" : "NO");
   }
+  return {.of = "split " + split, .names = info.class_names};
+}
+
+/// Whether a network trained on one split can be evaluated on the other.
+void compare_classes(Report& report, const ClassNames& train, const ClassNames& val) {
+  keep_fault(report, [&] {
+    const ClassMatch match = match_classes(train, val, ClassUse::evaluation);
+    if (match.note.empty()) return;
+    report.json["notes"].push_back(match.note);
+    report.text += line("note", match.note);
+  });
 }
 
 }  // namespace
@@ -129,8 +142,12 @@ Report inspect_data_set(const std::string& directory, Verify verify) {
         directory);
   }
   report.text = fmt::format("{}: data set\n", directory);
+  std::map<std::string, ClassNames> classes;
   for (const std::string& split : splits) {
-    keep_fault(report, [&] { add_split(report, directory, split, verify); });
+    keep_fault(report, [&] { classes[split] = add_split(report, directory, split, verify); });
+  }
+  if (classes.contains("train") && classes.contains("val")) {
+    compare_classes(report, classes["train"], classes["val"]);
   }
   return report;
 }

@@ -28,27 +28,15 @@ ClassIndex index_of(const std::vector<std::string>& names) {
   return index;
 }
 
-/// On one line, and not longer than a message can bear.
-std::string quoted(const std::string& name) {
-  constexpr std::size_t most = 40;
-  std::size_t end = std::min(name.size(), most);
-  while (end < name.size() && end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0U) == 0x80) {
-    --end;
-  }
-  std::string text = name.substr(0, end);
-  std::ranges::replace(text, '\n', ' ');
-  return fmt::format("\"{}{}\"", text, end < name.size() ? "..." : "");
-}
-
 std::vector<std::string> only_in(const ClassNames& one, const ClassIndex& other) {
   std::vector<std::string> names;
   for (const std::string& name : one.names) {
-    if (!other.contains(name)) names.push_back(quoted(name));
+    if (!other.contains(name)) names.push_back(quoted_class(name));
   }
   return names;
 }
 
-/// `2 of 3 classes are only in w.h5: "cat", "dog"`, or nothing.
+/// `only w.h5 has "cat": 1 of its 3`, or nothing.
 void add_missing(std::vector<std::string>& parts, const ClassNames& one,
                  const std::vector<std::string>& missing) {
   constexpr std::size_t most = 3;
@@ -80,7 +68,7 @@ std::string note_of(const ClassNames& network, const ClassNames& data,
   for (std::size_t i = 0; i < numbering.size(); ++i) {
     if (numbering[i] == static_cast<std::int64_t>(i)) continue;
     if (moved++ == 0) {
-      example = fmt::format("{} is {}, not {}", quoted(data.names[i]), numbering[i], i);
+      example = fmt::format("{} is {}, not {}", quoted_class(data.names[i]), numbering[i], i);
     }
   }
   return fmt::format("{} has {} of the {} classes of {}{}; labels are matched by name", data.of,
@@ -117,12 +105,23 @@ ClassMatch match_classes(const ClassNames& network, const ClassNames& data, Clas
       fail(ExitStatus::bad_input,
            "{} and {} list their classes differently, and {} is no name of one class alone (labels "
            "cannot be matched by name); {}",
-           data.of, network.of, quoted(name), remedy(use));
+           data.of, network.of, quoted_class(name), remedy(use));
     }
     match.numbering.push_back(output.number);
   }
   match.note = note_of(network, data, match.numbering);
   return match;
+}
+
+std::string quoted_class(const std::string& name) {
+  constexpr std::size_t most = 40;
+  std::size_t end = std::min(name.size(), most);
+  while (end < name.size() && end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0U) == 0x80) {
+    --end;
+  }
+  std::string text = name.substr(0, end);
+  std::ranges::replace(text, '\n', ' ');
+  return fmt::format("\"{}{}\"", text, end < name.size() ? "..." : "");
 }
 
 std::vector<std::string> as_utf8(const std::vector<std::string>& names) {

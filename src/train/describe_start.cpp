@@ -3,6 +3,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/name_list.hpp"
+#include "lockstep/data/class_names.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/run/progress.hpp"
 
@@ -57,10 +58,10 @@ void describe_model(RunReporter& reporter, const StartParts& parts) {
 
 void describe_classes(RunReporter& reporter, const StartParts& parts) {
   const DatasetInfo& data = parts.data;
-  if (parts.plan.model.classes == 1) {
+  if (data.classes - static_cast<std::int64_t>(data.empty_classes.size()) == 1) {
     reporter.warn(
-        "the network has one class (each image is right from the start, so nothing is learned); "
-        "train on two classes or more");
+        "all training samples are of one class (to answer with it is always right, so nothing is "
+        "learned); train on two classes or more");
   }
   if (data.empty_classes.empty()) return;
   std::vector<std::string> empty;
@@ -68,7 +69,7 @@ void describe_classes(RunReporter& reporter, const StartParts& parts) {
     const auto index = static_cast<std::size_t>(label);
     empty.push_back(data.class_names.empty()
                         ? std::to_string(label)
-                        : fmt::format("{} \"{}\"", label, data.class_names[index]));
+                        : fmt::format("{} {}", label, quoted_class(data.class_names[index])));
   }
   reporter.warn(fmt::format(
       "{} of {} classes {} no training sample ({}); check the labels, which count from 0",

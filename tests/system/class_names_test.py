@@ -180,8 +180,12 @@ def evaluations_of_a_run_match_names(folder):
     write_named(both, REVERSED, "val", samples=24)
     output = run(training(both, folder / "both-run", "--epochs", 8))
     assert "labels are matched by name" in output and events(folder / "both-run", "eval")[-1]["top1"] == 1, output
+    inspected = run(["inspect", both])
+    assert "split val has 4 of the 4 classes of split train" in inspected, inspected
     output = run(training(write_named(both, ["ant", "bee"], "val"), folder / "both-run-2", "--max-steps", 1), 3, expect=BAD_INPUT)
     assert '"ant", "bee"' in output and output.count("error:") == 1, output
+    inspected = run(["inspect", both], expect=BAD_INPUT)
+    assert "split val and split train have different classes" in inspected, inspected
 
 
 def a_run_resumes_with_other_numbers_as_if_nothing_had_changed(folder):
@@ -255,12 +259,12 @@ def names_that_do_not_fit_their_number_are_refused(folder):
 def a_start_warns_of_classes_that_teach_nothing(folder):
     one = write_named(folder / "one", ["cat"])
     output = run(training(one, folder / "one-run", "--max-steps", 1), 2)
-    assert "the network has one class" in output and "no training sample" not in output, output
+    assert "all training samples are of one class" in output and "no training sample" not in output, output
     from_one = write_named(folder / "from-one", ["N/A", "cat", "dog"], only=["cat", "dog"])
     output = run(training(from_one, folder / "from-one-run", "--max-steps", 1), 2)
-    assert '1 of 3 classes has no training sample (0 "N/A")' in output and "one class" not in output, output
+    assert '1 of 3 classes has no training sample (0 "N/A")' in output and "of one class" not in output, output
     output = run(training(write_named(folder / "many", [str(i) for i in range(40)], only=["7"], named=False), folder / "many-run", "--max-steps", 1))
-    assert "39 of 40 classes have no training sample (0, 1, 2, 3, 4, 5, 6, 8 and 31 more)" in output, output
+    assert "39 of 40 classes have no training sample (0, 1, 2, 3, 4, 5, 6, 8 and 31 more)" in output and "of one class" in output, output
     output = run(training(write_named(folder / "all", CLASSES), folder / "all-run", "--max-steps", 1))
     assert "warning" not in output.replace("--augment", ""), output
 

@@ -33,6 +33,9 @@ struct ClassMatch {
 [[nodiscard]] ClassMatch match_classes(const ClassNames& network, const ClassNames& data,
                                        ClassUse use);
 
+/// The name in quotes, for a message: on one line, and shortened.
+[[nodiscard]] std::string quoted_class(const std::string& name);
+
 /// The names with all bytes that are not UTF-8 replaced by U+FFFD: they come from files.
 [[nodiscard]] std::vector<std::string> as_utf8(const std::vector<std::string>& names);
 
