@@ -22,15 +22,17 @@ constexpr const char* arrays =
 std::string python_command(const char* imports, const char* load, std::string_view path) {
   return fmt::format(
       "convert it: python3 -c \"import h5py, sys, {}; s = {}; f = h5py.File(sys.argv[2], 'w'); "
-      "[f.create_dataset('model/' + k, data=v.float().numpy()) for k, v in s.items()]\" {} "
-      "weights.h5",
+      "[f.create_dataset('model/' + k.removeprefix('module.'), data=v.float().numpy()) for k, v in "
+      "s.items()]\" '{}' weights.h5",
       imports, load, path);
 }
 
 OtherFormat torch_save(std::string_view path) {
-  return {
-      .kind = "a file of PyTorch's torch.save",
-      .advice = python_command("torch", "torch.load(sys.argv[1], 'cpu', weights_only=True)", path)};
+  return {.kind = "a file of PyTorch's torch.save",
+          .advice = python_command("torch",
+                                   "torch.load(sys.argv[1], 'cpu', weights_only=True); "
+                                   "s = s.get('state_dict', s.get('model', s))",
+                                   path)};
 }
 
 OtherFormat safetensors(std::string_view path) {

@@ -54,17 +54,16 @@ def exports_are_recognised_and_the_command_in_the_message_converts_them(folder):
     names = {"torchvision": "a file of PyTorch's torch.save", "safetensors": "a safetensors file", "onnx": "an ONNX model"}
     expected = run(["eval", "--checkpoint", checkpoint, "--data", data, "--split", "train"])
     for file_format, kind in names.items():
-        path = folder / f"weights.{file_format}"
+        path = folder / f"my weights.{file_format}"
         run(["export", checkpoint, "--format", file_format, "--output", path])
         check_refused(path, folder, data, kind)
         output = run(commands(path, folder, data)[2], expect=BAD_INPUT)
-        command = re.search(r'python3 (-c "[^"]*") (\S+) weights\.h5', output)
+        command = re.search(r"convert it: python3 (.*) weights\.h5", output)
         assert bool(command) == (file_format != "onnx") and (command or "Weights of other programs" in output), output
         if not command:
             continue
         written = folder / f"{file_format}.h5"
-        words = [sys.executable, *shlex.split(command.group(1)), command.group(2), written]
-        done = subprocess.run(words, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, *shlex.split(command.group(1)), written], capture_output=True, text=True)
         if "No module named" in done.stderr:
             print(f"skipped: the command for {file_format}: {done.stderr.splitlines()[-1]}")
             continue
@@ -72,6 +71,21 @@ def exports_are_recognised_and_the_command_in_the_message_converts_them(folder):
         converted = run(["eval", "--checkpoint", written, "--model", "mini-resnet", "--width", 8, "--data", data, "--split", "train",
                          "--conv-algorithm", "direct"]).splitlines()[-1]
         assert converted.split(",")[0][:20] == expected.splitlines()[-1].split(",")[0][:20], (converted, expected)
+
+
+def training_states_of_torch_are_converted_by_the_command(folder):
+    """As torchvision's and timm's scripts write them, with DistributedDataParallel's names."""
+    if torch is None:
+        raise Skipped("no PyTorch")
+    data, checkpoint = trained(folder)
+    with h5py.File(checkpoint) as file:
+        weights = {"module." + name: torch.tensor(file["model"][name][...]) for name in file["model"]}
+    for key in ("model", "state_dict"):
+        torch.save({key: weights, "epoch": 3}, folder / f"{key}.pth")
+        output = run(commands(folder / f"{key}.pth", folder, data)[2], expect=BAD_INPUT)
+        words = shlex.split(re.search(r"convert it: python3 (.*) weights\.h5", output).group(1))
+        subprocess.run([sys.executable, *words, folder / f"{key}.h5"], check=True)
+        assert tensors(folder / f"{key}.h5") == {name: value for name, value in tensors(checkpoint).items() if name.startswith("model/")}
 
 
 def files_of_torch_are_recognised(folder):
@@ -156,5 +170,6 @@ def random_bytes_give_an_error(folder):
 
 
 if __name__ == "__main__":
-    main([exports_are_recognised_and_the_command_in_the_message_converts_them, files_of_torch_are_recognised,
+    main([exports_are_recognised_and_the_command_in_the_message_converts_them,
+          training_states_of_torch_are_converted_by_the_command, files_of_torch_are_recognised,
           files_of_other_libraries_are_recognised, hdf5_files_without_a_network_say_what_they_hold, random_bytes_give_an_error])
