@@ -17,15 +17,15 @@ ClassNames classes_of(const DatasetInfo& info) {
           .names = info.class_names};
 }
 
-/// A checkpoint of the run says so by the identity of its data.
+/// Refuses to renumber labels that the run was trained on as they are.
 void refuse_changed_names(const DatasetInfo& stored, const DatasetInfo& matched,
-                          const RunStart& start, const ClassMatch& match) {
+                          const RunStart& start) {
   if (!start.state || matched.identity == stored.identity) return;
   if (stored.identity != start.state->data_identity) return;
   fail(ExitStatus::bad_input,
-       "{}; but its labels are still those that the run was trained on (only the attribute "
-       "class_names has changed); write the names as they are in {}",
-       match.note, start.path);
+       "{} has the labels of {}, but its classes are in another order (only the attribute "
+       "class_names has changed since the run began); write the names as they are there",
+       classes_of(stored).of, start.path);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ MatchedTraining match_training_data(std::unique_ptr<Dataset> data, const RunStar
     data = renumber(
         std::move(data),
         {.numbering = match.numbering, .class_names = network.names, .identity = identity});
-    refuse_changed_names(stored, data->info(), start, match);
+    refuse_changed_names(stored, data->info(), start);
     classes.names = network.names;
   } else if (start.state && classes.names.empty()) {
     classes.names = network.names;  // the same data, by its identity

@@ -223,7 +223,7 @@ def initial_weights_with_their_head_keep_their_classes(folder):
     checkpoint = trained(folder)
     moved = write_named(folder / "reversed", REVERSED)
     for ranks in (1, 3):
-        args = ["--init-from", checkpoint]
+        args = ["--init-from", checkpoint, *(["--stage-dir", folder / "stage"] if ranks == 3 else [])]
         output = run([*training(moved, folder / f"moved-{ranks}", *args), "--max-steps", 1], ranks)
         assert "labels are matched by name" in output, output
         assert names_in(latest(folder / f"moved-{ranks}")) == CLASSES
