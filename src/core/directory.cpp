@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace lockstep {
@@ -20,7 +21,15 @@ struct CloseDirectory {
 };
 using OpenDirectory = std::unique_ptr<DIR, CloseDirectory>;
 
+/// "a FIFO", ...; empty for a directory, and if there is nothing at the path.
+std::string kind_of_no_directory(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return {};
+  return S_ISREG(status.st_mode) ? "a file" : special_kind(status.st_mode);
+}
+
 [[noreturn]] void cannot_list(const std::string& path, int error, const char* suggestion) {
+  require_directory_if_present(path, suggestion);
   fail(status_of_read_failure(error), "cannot list {} ({}); {}", path, std::strerror(error),
        suggestion);
 }
@@ -75,6 +84,22 @@ std::vector<DirectoryEntry> entries_in(const std::string& directory, const char*
     }
   }
   return entries;
+}
+
+void require_directory_if_present(const std::string& path, const char* suggestion) {
+  const std::string kind = kind_of_no_directory(path);
+  if (kind.empty()) return;
+  fail(ExitStatus::bad_input, "{} is {} (a directory is expected); {}", path, kind, suggestion);
+}
+
+void make_directories(const std::string& directory, const char* suggestion) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  struct stat status {};
+  if (!error && ::stat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
+  const std::string kind = kind_of_no_directory(directory);
+  fail(ExitStatus::cannot_write, "cannot create directory {} ({}); {}", directory,
+       kind.empty() ? error.message() : "it is " + kind, suggestion);
 }
 
 }  // namespace lockstep

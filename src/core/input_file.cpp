@@ -78,4 +78,11 @@ std::uint64_t require_input(const std::string& path, const char* suggestion) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+std::ifstream open_input_stream(const std::string& path, const char* suggestion) {
+  require_input(path, suggestion);
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) cannot_read(path, errno, suggestion);
+  return stream;
+}
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -10,6 +11,16 @@
 #include <filesystem>
 
 namespace lockstep {
+namespace {
+
+void require_regular(const std::string& path, const struct stat& status, const char* suggestion) {
+  const std::string kind = special_kind(status.st_mode);
+  if (kind.empty()) return;
+  fail(ExitStatus::cannot_write, "cannot write {} (it is {}, not a file); {}", path, kind,
+       suggestion);
+}
+
+}  // namespace
 
 void require_output(const char* option, const std::string& path, Existing existing) {
   struct stat status {};
@@ -33,6 +44,20 @@ void require_output(const char* option, const std::string& path, Existing existi
          "another path",
          option, path.empty() ? "''" : path, std::strerror(error));
   }
+}
+
+void require_file_or_absent(const std::string& path, const char* suggestion) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) require_regular(path, status, suggestion);
+}
+
+Descriptor open_output(const std::string& path, int flags, const char* suggestion) {
+  require_file_or_absent(path, suggestion);
+  // Does not block if the file was exchanged for a FIFO meanwhile.
+  Descriptor file(::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  struct stat status {};
+  if (file && ::fstat(file.get(), &status) == 0) require_regular(path, status, suggestion);
+  return file;
 }
 
 }  // namespace lockstep

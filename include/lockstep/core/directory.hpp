@@ -23,13 +23,20 @@ struct DirectoryEntry {
   [[nodiscard]] bool is_file() const noexcept { return error == 0 && S_ISREG(status.st_mode); }
 };
 
-/// The names in a directory that are not hidden or temporary, sorted.
-/// Error(status_of_read_failure()) if it cannot be listed, with `suggestion`.
+/// The names in a directory that are not hidden or temporary, sorted. Error(bad_input) if the path
+/// is something else, and Error(status_of_read_failure()) if it cannot be listed, with
+/// `suggestion`.
 [[nodiscard]] std::vector<std::string> names_in(
     const std::string& directory, const char* suggestion = "check the path and its permissions");
 
 /// All entries, hidden ones too, examined and sorted by name. Error as above.
 [[nodiscard]] std::vector<DirectoryEntry> entries_in(
     const std::string& directory, const char* suggestion = "check the path and its permissions");
+
+/// Error(bad_input) with `suggestion` if there is something else at the path.
+void require_directory_if_present(const std::string& path, const char* suggestion);
+
+/// Makes a directory and its parents, unless it is there. Error(cannot_write) with `suggestion`.
+void make_directories(const std::string& directory, const char* suggestion);
 
 }  // namespace lockstep

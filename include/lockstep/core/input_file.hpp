@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <fstream>
 #include <string>
 
 /// What every command opens to read. Only regular files are inputs: a device, FIFO or socket may
@@ -25,5 +26,9 @@ namespace lockstep {
 
 /// The same checks, for a library that opens the file itself. Returns its size in bytes.
 std::uint64_t require_input(const std::string& path, const char* suggestion = "check the path");
+
+/// The same checks, for a file that is read piece by piece.
+[[nodiscard]] std::ifstream open_input_stream(const std::string& path,
+                                              const char* suggestion = "check the path");
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/descriptor.hpp"
+
 #include <string>
 
 namespace lockstep {
@@ -12,5 +14,13 @@ enum class Existing { refuse, replace };
 /// device, FIFO, socket or link: nothing is opened or replaced; if its directory is not there; or
 /// if its parent is no directory. Error(usage) if there is a file and `existing` is refuse.
 void require_output(const char* option, const std::string& path, Existing existing);
+
+/// Checks a file of a run directory that is written in place: Error(cannot_write) with `suggestion`
+/// if the path, through links, is a directory, device, FIFO or socket.
+void require_file_or_absent(const std::string& path, const char* suggestion);
+
+/// Opens such a file, with O_WRONLY or O_RDWR and more in `flags`, or creates it. Null with errno
+/// if that fails. Never blocks. Error as above.
+[[nodiscard]] Descriptor open_output(const std::string& path, int flags, const char* suggestion);
 
 }  // namespace lockstep
