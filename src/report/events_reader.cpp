@@ -86,7 +86,7 @@ bool EventsReader::read_step(std::string_view line) {
   const Position at = advance(step, samples, time);
   run_.steps.add(at, std::span(values).first(names.size()));
   if (run_.recent.size() == most_recent) run_.recent.pop_front();
-  run_.recent.push_back({.at = at, .time = time, .values = values});
+  run_.recent.push_back({.at = at, .values = values});
   return true;
 }
 
@@ -177,6 +177,8 @@ Position EventsReader::advance(const Json& event) {
 Position EventsReader::advance(double step, double samples, double time) {
   if (!std::isnan(time)) {
     if (std::isnan(begin_)) begin_ = time;
+    // A clock that was set back: time goes on from the last event.
+    if (time < run_.last_time) begin_ -= run_.last_time - time;
     if (time >= run_.last_time) {
       run_.longest_pause = std::fmax(run_.longest_pause, time - run_.last_time);
     }

@@ -60,7 +60,7 @@ std::size_t steps_of_job(const RunRecord& run) {
 
 /// Seconds from the first to the last of the last `count` recorded steps.
 double seconds_of(const RunRecord& run, std::size_t count) {
-  return run.recent.back().time - run.recent[run.recent.size() - count].time;
+  return 3600 * (run.recent.back().at.hours - run.recent[run.recent.size() - count].at.hours);
 }
 
 void describe_machine(const RunRecord& run, RunStatus& status) {

@@ -124,6 +124,23 @@ BOOST_AUTO_TEST_CASE(hours_leave_out_the_time_between_jobs) {
   BOOST_TEST(report::figures_of(run).status == "no end recorded");
 }
 
+BOOST_AUTO_TEST_CASE(a_clock_that_is_set_back_takes_no_hours_away) {
+  const TemporaryDirectory directory;
+  const RunRecord run = read(directory, R"({"event":"start","step":0,"samples":0,"time":180000}
+{"event":"step","step":1,"samples":8,"loss":1,"time":183600}
+{"event":"step","step":2,"samples":16,"loss":1,"time":3600}
+{"event":"step","step":3,"samples":24,"loss":1,"time":7200}
+{"event":"stop","step":3,"reason":"stopped on request","time":7200}
+{"event":"resume","step":3,"samples":24,"time":600}
+{"event":"step","step":4,"samples":32,"loss":1,"time":4200}
+)");
+
+  BOOST_TEST(run.steps.position(0).hours == 1.0);
+  BOOST_TEST(run.steps.position(1).hours == 1.0);
+  BOOST_TEST(run.steps.position(2).hours == 2.0);
+  BOOST_TEST(report::figures_of(run).hours == 3.0);
+}
+
 BOOST_AUTO_TEST_CASE(slow_ranks_are_summed_by_host_and_rank) {
   const TemporaryDirectory directory;
   const auto line = [](int rank, double factor) {

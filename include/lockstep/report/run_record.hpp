@@ -44,7 +44,6 @@ constexpr std::size_t most_recent = 500;  ///< recorded steps that are kept sing
 /// One recorded step.
 struct RecordedStep {
   Position at;
-  double time = unknown;                     ///< Unix time
   std::array<double, most_series> values{};  ///< in the order of RunRecord::steps
 };
 
