@@ -19,7 +19,7 @@ struct BackgroundSaver::State {
       if (hooks.begin) hooks.begin();
       if (info.state) outcome.step = info.state->step;
       outcome.path = directory.path_of(outcome.step);
-      directory.save(info, next, hooks.on_progress);
+      outcome.warning = directory.save(info, next, hooks.on_progress);
     } catch (...) {
       outcome.error = current_error().what();
     }

@@ -1,6 +1,8 @@
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_link.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <algorithm>
@@ -30,9 +32,8 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
-std::optional<std::int64_t> step_of_link(const std::string& link) {
-  std::error_code ignored;
-  return step_of(std::filesystem::read_symlink(link, ignored).filename().string());
+std::optional<std::int64_t> step_behind(const std::string& link) {
+  return step_of(name_behind(link));
 }
 
 }  // namespace
@@ -40,13 +41,7 @@ std::optional<std::int64_t> step_of_link(const std::string& link) {
 CheckpointDirectory::CheckpointDirectory(std::string path, std::int64_t keep,
                                          std::function<void()> before_change)
     : path_(std::move(path)), keep_(keep), before_change_(std::move(before_change)) {
-  std::error_code error;
-  std::filesystem::create_directories(path_, error);
-  if (error) {
-    fail(ExitStatus::cannot_write,
-         "cannot create directory {} ({}); check --run-dir and its permissions", path_,
-         error.message());
-  }
+  make_directories(path_, "check --run-dir and its permissions");
   remove_stale_temporaries(path_);
 }
 
@@ -56,21 +51,35 @@ std::string CheckpointDirectory::path_of(std::int64_t step) const {
 
 std::vector<std::int64_t> CheckpointDirectory::steps() const {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(path_, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
-  }
-  if (error) {
-    fail(ExitStatus::no_input, "cannot list {} ({}); check its permissions", path_,
-         error.message());
+  for (const DirectoryEntry& entry : entries_in(path_)) {
+    const auto step = step_of(entry.name);
+    if (step && entry.is_file()) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater());
   return steps;
 }
 
-void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& next,
-                               const std::function<void()>& on_progress) {
+/// Why the file system made no symbolic link; empty: it did.
+std::string CheckpointDirectory::link(const char* name, std::int64_t step) {
+  if (before_change_) before_change_();
+  const std::string path = path_ + "/" + name;
+  try {
+    const std::string reason = replace_file_link(path, file_name(step));
+    if (reason.empty()) return {};
+    return fmt::format(
+        "{} has no symbolic links ({}); latest and best are text files with a checkpoint's name, "
+        "which lockstep reads like links",
+        path_, reason);
+  } catch (const Error& error) {
+    // A link that names another checkpoint would mislead. The next save makes it again.
+    std::error_code ignored;
+    if (!name_behind(path).empty()) std::filesystem::remove(path, ignored);
+    return fmt::format("{} is left out, but its checkpoint is written: {}", path, error.what());
+  }
+}
+
+std::string CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& next,
+                                      const std::function<void()>& on_progress) {
   if (!info.state) {
     fail(ExitStatus::internal,
          "a checkpoint without state cannot be kept in {} (it has no step); report this", path_);
@@ -78,25 +87,28 @@ void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& nex
   const std::int64_t step = info.state->step;
   write_checkpoint(path_of(step), info, next,
                    {.on_progress = on_progress, .before_publish = before_change_});
-  replace_symlink_atomically(path_ + "/latest", file_name(step), before_change_);
+  std::string warning = link("latest", step);
   // The best step may be an earlier one: a resumed run evaluates the step that it starts from.
   const std::int64_t best_step = info.state->best_step;
   std::error_code ignored_error;
-  if (best_step == step || (best_step > 0 && step_of_link(path_ + "/best") != best_step &&
+  if (best_step == step || (best_step > 0 && step_behind(path_ + "/best") != best_step &&
                             std::filesystem::exists(path_of(best_step), ignored_error))) {
-    replace_symlink_atomically(path_ + "/best", file_name(best_step), before_change_);
+    const std::string best_warning = link("best", best_step);
+    if (warning.empty()) warning = best_warning;
   }
 
-  // Files of later steps did not verify or belong to an abandoned history: do not count or remove
-  // them.
-  const std::optional<std::int64_t> best = step_of_link(path_ + "/best");
+  // The best is kept without its link, too. Files of later steps did not verify or belong to an
+  // abandoned history: do not count or remove them.
+  const std::optional<std::int64_t> best = step_behind(path_ + "/best");
   std::int64_t kept = 0;
   for (const std::int64_t candidate : steps()) {
-    if (candidate > step || keep_ <= 0 || kept++ < keep_ || candidate == best) continue;
+    if (candidate > step || keep_ <= 0 || kept++ < keep_) continue;
+    if (candidate == best || candidate == best_step) continue;
     if (before_change_) before_change_();
     std::error_code ignored;  // an extra file does no harm
     std::filesystem::remove(path_of(candidate), ignored);
   }
+  return warning;
 }
 
 std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest() const {

@@ -2,6 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_link.hpp"
 #include "lockstep/core/name_list.hpp"
 #include "lockstep/io/hdf5.hpp"
 #include "lockstep/io/other_format.hpp"
@@ -220,7 +221,8 @@ struct CheckpointReader::Contents {
 };
 
 CheckpointReader::CheckpointReader(const std::string& path, CheckpointUse use)
-    : contents_(new Contents{.path = path, .use = use, .file = h5::open_file(path)}) {
+    : contents_(new Contents{.path = follow_file_link(path), .use = use, .file = {}}) {
+  contents_->file = h5::open_file(contents_->path);
   within_memory(path, [this] { contents_->read_all_but_values(); });
 }
 CheckpointReader::~CheckpointReader() = default;

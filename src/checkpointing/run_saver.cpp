@@ -16,6 +16,10 @@ TraceRow* phases(const RunSaverParts& parts) noexcept {
   return parts.trace != nullptr ? &parts.trace->phases() : nullptr;
 }
 
+bool is_best(const TrainingState& state) noexcept {
+  return state.best_step == state.step;
+}
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -33,6 +37,8 @@ RunSaver::RunSaver(RunSaverParts parts, Saved saved, const Limits& limits)
       schedule_(3600 * parts_.config.node_mttf / parts_.nodes, limits.schedule),
       stall_(limits.stall),
       started_step_(saved.step),
+      written_best_step_(saved.best_step),
+      written_best_top1_(saved.best_top1),
       newest_(std::move(saved.path)) {
   if (parts_.checkpoints == nullptr) return;
   saver_.emplace(*parts_.checkpoints,
@@ -78,10 +84,21 @@ bool RunSaver::decide_together(bool mine) {
 }
 
 void RunSaver::start_pending(const TrainingState& state, double checks) {
-  const bool may_try = backoff_.may_try(std::chrono::steady_clock::now());
-  if (decide_together(pending_ && may_try && saver_ && !saver_->busy() &&
-                      started_step_ != state.step)) {
-    start(state, checks);
+  // A best model is copied at once, and written when the pause after a failure is over.
+  const bool may_write = backoff_.may_try(std::chrono::steady_clock::now());
+  const bool may_copy = is_best(state) || (may_write && !unsaved_best_);
+  if (!decide_together(pending_ && may_copy && saver_ && !saver_->busy() &&
+                       started_step_ != state.step)) {
+    return;
+  }
+  copy(state);
+  if (!saver_) return;
+  if (may_write) {
+    schedule_.begin(checks + copy_seconds_);
+    write();
+  } else {
+    unsaved_best_ = true;
+    started_step_ = -1;
   }
 }
 
@@ -89,41 +106,44 @@ void RunSaver::await_writer() {
   const Phase before = parts_.board.read().phase;
   parts_.board.enter(Phase::save);
   finish();
-  report();
+  collect();
   parts_.board.enter(before);
 }
 
-void RunSaver::start(const TrainingState& state, double checks) {
-  report();  // the snapshot and the board still describe the last save
+void RunSaver::copy(const TrainingState& state) {
+  collect();  // the snapshot and the board still describe the last save
   pending_ = false;
   started_step_ = state.step;
   last_start_ = std::chrono::steady_clock::now();
-  if (saver_) parts_.board.saving(state.step);
-  {
-    const TraceSpan span(phases(parts_), "copy for a save");
-    const Phase before = parts_.board.read().phase;
-    parts_.board.enter(Phase::save);
-    parts_.transfer.await_gathers();
-    snapshot_.take();
-    parts_.board.enter(before);
-  }
+  const TraceSpan span(phases(parts_), "copy for a save");
+  const Phase before = parts_.board.read().phase;
+  parts_.board.enter(Phase::save);
+  parts_.transfer.await_gathers();
+  snapshot_.take();
+  parts_.board.enter(before);
   if (!saver_) return;
   copy_seconds_ = seconds_since(last_start_);
-  schedule_.begin(checks + copy_seconds_);
+  unsaved_best_ = false;
+  const Config& config = parts_.config;
+  copied_ = {.mean = {config.mean.begin(), config.mean.end()},
+             .std = {config.std.begin(), config.std.end()},
+             .classes = config.classes,
+             .class_names = parts_.class_names,
+             .image = parts_.image,
+             .state = state};
+}
+
+void RunSaver::write() {
+  const std::int64_t step = copied_.state->step;
+  parts_.board.saving(step);
   if (parts_.trace != nullptr) {
     const std::int64_t now = TraceRecorder::now();
     traced_ = {.begin = now,
-               .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})};
+               .handle = parts_.trace->saves().open_at(now, "save", {{{"step", step}}})};
   }
-  const Config& config = parts_.config;
   ++moves_;
-  saver_->start({.mean = {config.mean.begin(), config.mean.end()},
-                 .std = {config.std.begin(), config.std.end()},
-                 .classes = config.classes,
-                 .class_names = parts_.class_names,
-                 .image = parts_.image,
-                 .state = state},
-                [this] { return snapshot_.next(); });
+  snapshot_.rewind();
+  saver_->start(copied_, [this] { return snapshot_.next(); });
 }
 
 void RunSaver::finish() {
@@ -147,16 +167,28 @@ std::optional<BackgroundSaver::Outcome> RunSaver::take_outcome() {
   } else {
     backoff_.succeeded();
     newest_ = outcome->path;
+    unsaved_best_ = false;
+    written_best_step_ = copied_.state->best_step;
+    written_best_top1_ = copied_.state->best_top1;
+  }
+  if (!outcome->warning.empty() && !std::exchange(warned_of_links_, true)) {
+    parts_.reporter.warn(outcome->warning);
   }
   return outcome;
 }
 
-void RunSaver::report() {
+void RunSaver::collect() {
   while (const auto outcome = take_outcome()) {
     if (!outcome->error) continue;
-    pending_ = true;  // try again at a later step boundary
+    unsaved_best_ = is_best(*copied_.state);
+    if (!unsaved_best_) pending_ = true;  // try again at a later step boundary
     started_step_ = -1;
   }
+}
+
+void RunSaver::report() {
+  collect();
+  if (unsaved_best_ && !busy() && backoff_.may_try(std::chrono::steady_clock::now())) write();
   report_stall();
   report_interval();
 }
@@ -180,18 +212,22 @@ void RunSaver::report_stall() {
   parts_.reporter.warn(
       fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang); "
                   "training continues without it; check {}",
-                  parts_.checkpoints->path_of(started_step_),
+                  parts_.checkpoints->path_of(copied_.state->step),
                   std::chrono::duration<double>(*waited).count(), parts_.config.run_dir));
 }
 
 void RunSaver::save_and_wait(const TrainingState& state) {
   parts_.board.enter(Phase::save);
   finish();
-  report();
+  collect();
   collectively(parts_.comm, [this] {
     if (parts_.directory != nullptr) parts_.directory->require_held();
   });
-  if (decide_together(saver_ && started_step_ != state.step)) start(state);
+  const TrainingState last = settle_best(state);
+  if (decide_together(saver_ && started_step_ != state.step)) {
+    copy(last);
+    if (saver_) write();
+  }
   finish();
   collectively(parts_.comm, [this] {
     const auto outcome = take_outcome();
@@ -199,10 +235,26 @@ void RunSaver::save_and_wait(const TrainingState& state) {
   });
 }
 
+TrainingState RunSaver::settle_best(TrainingState state) {
+  if (!unsaved_best_ || is_best(state)) return state;
+  write();
+  finish();
+  collect();
+  if (!unsaved_best_) return state;
+  parts_.reporter.warn(fmt::format(
+      "the best model, of step {} (top-1 {:.2f} %), could not be saved and is lost; {}",
+      state.best_step, 100 * state.best_top1,
+      written_best_step_ < 0 ? "no other was evaluated before"
+                             : fmt::format("best is that of step {} again", written_best_step_)));
+  state.best_step = written_best_step_;
+  state.best_top1 = written_best_top1_;
+  return state;
+}
+
 std::string RunSaver::last_good() {
   parts_.board.enter(Phase::save);
   finish();
-  report();
+  collect();
   return broadcast_text(parts_.comm, newest_);
 }
 

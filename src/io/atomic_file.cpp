@@ -1,8 +1,11 @@
 #include "lockstep/io/atomic_file.hpp"
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_link.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/output_file.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,14 +36,18 @@ std::string temporary_name(const std::string& path) {
                      host_name());
 }
 
+/// Whether a file system says so because it cannot sync files, or directories, at all: then a
+/// rename is as durable as it makes it.
+bool means_no_sync(int error) noexcept {
+  return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == ENOTSUP;
+}
+
 void sync(const std::string& path, int flags) {
   const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  // A directory that may be written need not be readable.
+  if (!file && (flags & O_DIRECTORY) != 0 && errno == EACCES) return;
   if (!file) cannot("open", path, errno);
-  // Some file systems cannot sync a directory (EINVAL); the rename is then as durable as they make
-  // it.
-  if (::fsync(file.get()) != 0 && !((flags & O_DIRECTORY) != 0 && errno == EINVAL)) {
-    cannot("flush", path, errno);
-  }
+  if (::fsync(file.get()) != 0 && !means_no_sync(errno)) cannot("flush", path, errno);
 }
 
 void write_all(const std::string& path, const Descriptor& file, std::span<const std::byte> bytes) {
@@ -77,6 +84,7 @@ void TemporaryFile::flush() const {
 }
 
 void TemporaryFile::publish() {
+  require_file_or_absent(target_, "give another path");
   if (::rename(path_.c_str(), target_.c_str()) != 0)
     cannot("rename a temporary to", target_, errno);
   path_.clear();
@@ -101,22 +109,26 @@ void write_parts_atomically(const std::string& path, const FileParts& parts) {
   write_atomically(path, [&](const std::string& temporary) { write_parts(temporary, parts); });
 }
 
-void replace_symlink_atomically(const std::string& link, const std::string& target,
-                                const std::function<void()>& before_rename) {
+std::string replace_file_link(const std::string& link, const std::string& name) {
   TemporaryFile temporary(link);
-  if (::symlink(target.c_str(), temporary.path().c_str()) != 0) cannot("create link", link, errno);
-  if (before_rename) before_rename();
-  temporary.publish();
+  if (::symlink(name.c_str(), temporary.path().c_str()) == 0) {
+    temporary.publish();
+    return {};
+  }
+  const std::string reason = std::strerror(errno);
+  write_text_atomically(link, file_link_text(name));
+  return reason;
 }
 
 void remove_stale_temporaries(const std::string& directory) {
-  std::error_code ignored;
-  for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with('.') && name.find(temporary_mark) != std::string::npos) {
-      ::unlink(entry->path().c_str());
+  try {
+    for (const DirectoryEntry& entry : entries_in(directory)) {
+      if (entry.name.starts_with('.') && entry.name.find(temporary_mark) != std::string::npos) {
+        ::unlink((directory + "/" + entry.name).c_str());
+      }
     }
+  } catch (const Error&) {
+    return;  // as for a file that cannot be removed
   }
 }
 

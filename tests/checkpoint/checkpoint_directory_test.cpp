@@ -3,7 +3,12 @@
 #include "checkpoint/example_checkpoint.hpp"
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -20,6 +25,8 @@ using namespace lockstep::test;
 using Steps = std::vector<std::int64_t>;
 
 namespace {
+
+int link_error = 0;  // of each symlink(); 0: none
 
 Checkpoint at(std::int64_t step, std::int64_t best_step = -1) {
   Checkpoint checkpoint = example_checkpoint(step);
@@ -41,6 +48,12 @@ std::string link_target(const std::string& link) {
 }
 
 }  // namespace
+
+extern "C" int symlink(const char* target, const char* path) noexcept {
+  if (link_error == 0) return ::symlinkat(target, AT_FDCWD, path);
+  errno = link_error;
+  return -1;
+}
 
 BOOST_AUTO_TEST_CASE(an_empty_directory_has_no_newest_checkpoint) {
   const TemporaryDirectory directory;
@@ -84,6 +97,67 @@ BOOST_AUTO_TEST_CASE(an_existing_file_can_become_the_best) {
   // No file has the best step's weights.
   save(checkpoints, at(130, 125));
   BOOST_TEST(link_target(directory / "best") == "step-00000100.h5");
+}
+
+BOOST_AUTO_TEST_CASE(without_symbolic_links_the_same_files_are_kept_and_named) {
+  for (const int error : {EPERM, ENOSYS, EOPNOTSUPP, EINVAL, EACCES}) {
+    const TemporaryDirectory directory;
+    CheckpointDirectory checkpoints(directory.path(), 1);
+    link_error = error;
+    const Checkpoint first = at(100, 100);
+    const std::string warning = checkpoints.save(first, tensors_of(first));
+    save(checkpoints, at(200, 100));
+    save(checkpoints, at(300, 100));
+    link_error = 0;
+
+    BOOST_TEST(checkpoints.steps() == (Steps{300, 100}), boost::test_tools::per_element());
+    BOOST_TEST(warning.find("has no symbolic links") != std::string::npos, warning);
+    BOOST_TEST(read_file(directory / "latest") == "step-00000300.h5\n");
+    BOOST_TEST(read_file(directory / "best") == "step-00000100.h5\n");
+    BOOST_TEST((read_checkpoint(directory / "best", CheckpointUse::resume) == first));
+
+    // Moved to a file system with links, and back.
+    save(checkpoints, at(400, 400));
+    BOOST_TEST(link_target(directory / "latest") == "step-00000400.h5");
+    BOOST_TEST(link_target(directory / "best") == "step-00000400.h5");
+    link_error = error;
+    save(checkpoints, at(500, 400));
+    link_error = 0;
+    BOOST_TEST(read_file(directory / "latest") == "step-00000500.h5\n");
+    BOOST_TEST(link_target(directory / "best") == "step-00000400.h5");
+    BOOST_TEST(checkpoints.steps() == (Steps{500, 400}), boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_counts_without_latest_and_best) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 1);
+  for (const char* name : {"latest", "best"}) {
+    std::filesystem::create_directories(directory / (std::string(name) + "/kept"));
+  }
+
+  const Checkpoint first = at(100, 100);
+  const std::string warning = checkpoints.save(first, tensors_of(first));
+  for (const std::int64_t step : {200, 300}) save(checkpoints, at(step, 100));
+
+  BOOST_TEST(warning.find("latest is left out") != std::string::npos, warning);
+  BOOST_TEST(checkpoints.steps() == (Steps{300, 100}), boost::test_tools::per_element());
+  BOOST_TEST(std::filesystem::exists(directory / "latest/kept"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_file_is_no_checkpoint) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 1);
+  save(checkpoints, at(100));
+  BOOST_REQUIRE(::mkfifo(checkpoints.path_of(200).c_str(), 0600) == 0);
+  std::filesystem::create_directory(checkpoints.path_of(300));
+
+  BOOST_TEST(checkpoints.newest()->path == checkpoints.path_of(100));
+  BOOST_CHECK_THROW(save(checkpoints, at(200)), Error);
+  save(checkpoints, at(400));
+
+  BOOST_TEST(checkpoints.steps() == (Steps{400}), boost::test_tools::per_element());
+  BOOST_TEST(std::filesystem::is_fifo(checkpoints.path_of(200)));
 }
 
 BOOST_AUTO_TEST_CASE(each_change_of_the_directory_may_be_forbidden) {

@@ -116,6 +116,19 @@ class Run final {
     while (saver_->busy()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     world->barrier();
   }
+  void set_weights(float value) {
+    const auto units = rig_.state().units();
+    for (std::size_t unit = 0; unit < units.size(); ++unit) {
+      std::vector<float> values(units[unit].size(), value);
+      rig_.state().scatter_parameters(unit, values);
+    }
+  }
+  static TrainingState best(std::int64_t step, std::int64_t best_step) {
+    TrainingState state = at(step);
+    state.best_step = best_step;
+    state.best_top1 = 0.01 * static_cast<double>(best_step);
+    return state;
+  }
   static TrainingState at(std::int64_t step) {
     TrainingState state;
     state.step = step;
@@ -306,6 +319,85 @@ BOOST_AUTO_TEST_CASE(a_run_that_ends_at_the_step_of_a_failed_save_makes_it_again
     BOOST_TEST(run.logged("no checkpoint of step 1") == 1);
     BOOST_TEST(run.saver().newest().ends_with("step-00000001.h5"), run.saver().newest());
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_best_model_whose_save_failed_is_written_as_it_was) {
+  const bool mine = world->rank() == 0;
+  for (const auto& [mode, retries] : {std::pair(ShardMode::none, true),
+                                      std::pair(ShardMode::none, false),
+                                      std::pair(ShardMode::full, false)}) {
+    Run run(mode);
+    run.set_weights(1);
+    if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");
+    run.saver().want();
+    run.saver().start_pending(Run::best(1, 1));
+    run.await_writer();
+    run.saver().report();
+    run.set_weights(2);
+    run.start_save_if_wanted(2);
+    if (mine) std::filesystem::rename(run.checkpoints() + "-away", run.checkpoints());
+
+    const auto begin = std::chrono::steady_clock::now();
+    // The first attempt is due 10 s after the failure.
+    while (mine && retries && !run.saver().newest().ends_with("step-00000001.h5")) {
+      BOOST_TEST_REQUIRE((std::chrono::steady_clock::now() - begin < std::chrono::minutes(1)));
+      run.saver().report();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    run.saver().save_and_wait(Run::best(3, 1));
+
+    if (!mine) continue;
+    const auto read = [&](const char* name) {
+      return read_checkpoint(run.checkpoints() + "/" + name, CheckpointUse::resume);
+    };
+    BOOST_TEST(read("best").model.front().values.front() == 1);
+    BOOST_TEST(read("latest").model.front().values.front() == 2);
+    BOOST_TEST(read("latest").state->best_step == 1);
+    BOOST_TEST(run.logged("could not be saved and is lost") == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_new_best_model_is_copied_while_saves_pause_after_a_failure) {
+  Run run(ShardMode::none);
+  const bool mine = world->rank() == 0;
+  if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");
+  run.start_save(1);
+  run.await_writer();
+  run.saver().report();
+  if (mine) std::filesystem::rename(run.checkpoints() + "-away", run.checkpoints());
+
+  run.set_weights(2);
+  run.saver().want();
+  run.saver().start_pending(Run::best(2, 2));
+  run.set_weights(3);
+  run.saver().save_and_wait(Run::best(3, 2));
+
+  if (!mine) return;
+  const auto best = read_checkpoint(run.checkpoints() + "/best", CheckpointUse::weights);
+  BOOST_TEST(best.state->step == 2);
+  BOOST_TEST(best.model.front().values.front() == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_best_model_that_cannot_be_written_at_all_is_not_claimed) {
+  Run run(ShardMode::none);
+  const bool mine = world->rank() == 0;
+  run.saver().want();
+  run.saver().start_pending(Run::best(1, 1));
+  run.await_writer();
+  run.saver().report();
+  if (mine) std::filesystem::create_directories(run.checkpoints() + "/step-00000002.h5/in-the-way");
+
+  run.saver().want();
+  run.saver().start_pending(Run::best(2, 2));
+  run.await_writer();
+  run.saver().save_and_wait(Run::best(3, 2));
+
+  if (!mine) return;
+  const auto latest = read_checkpoint(run.checkpoints() + "/latest", CheckpointUse::resume);
+  BOOST_TEST(latest.state->step == 3);
+  BOOST_TEST(latest.state->best_step == 1);
+  BOOST_TEST(read_checkpoint(run.checkpoints() + "/best", CheckpointUse::resume).state->step == 1);
+  BOOST_TEST(run.logged("the best model, of step 2") == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_hanging_save_is_reported_each_time_its_duration_doubles) {

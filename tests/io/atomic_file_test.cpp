@@ -30,6 +30,8 @@ std::size_t entries(const std::string& directory) {
 
 std::vector<std::string> calls;  ///< of the functions below, in order
 bool flush_fails = false;
+int sync_error = 0;  ///< of each fsync(); 0: none
+int link_error = 0;  ///< of each symlink(); 0: none
 
 }  // namespace
 
@@ -37,8 +39,14 @@ extern "C" int fsync(int file) {
   struct stat facts {};
   ::fstat(file, &facts);
   calls.emplace_back(S_ISDIR(facts.st_mode) ? "fsync of the directory" : "fsync of the file");
-  if (!flush_fails) return static_cast<int>(::syscall(SYS_fsync, file));
-  errno = EIO;
+  if (!flush_fails && sync_error == 0) return static_cast<int>(::syscall(SYS_fsync, file));
+  errno = flush_fails ? EIO : sync_error;
+  return -1;
+}
+
+extern "C" int symlink(const char* target, const char* path) noexcept {
+  if (link_error == 0) return ::symlinkat(target, AT_FDCWD, path);
+  errno = link_error;
   return -1;
 }
 
@@ -150,12 +158,59 @@ BOOST_AUTO_TEST_CASE(a_link_is_replaced) {
   write_file(directory / "a", "first");
   write_file(directory / "b", "second");
 
-  replace_symlink_atomically(directory / "latest", "a");
-  replace_symlink_atomically(directory / "latest", "b");
+  BOOST_TEST(replace_file_link(directory / "latest", "a").empty());
+  BOOST_TEST(replace_file_link(directory / "latest", "b").empty());
 
   BOOST_TEST(read_file(directory / "latest") == "second");
   BOOST_TEST(std::filesystem::read_symlink(directory / "latest") == "b");
   BOOST_TEST(entries(directory.path()) == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(without_symbolic_links_a_text_file_holds_the_name) {
+  const TemporaryDirectory directory;
+  write_file(directory / "a.h5", "first");
+  replace_file_link(directory / "latest", "a.h5");
+
+  link_error = EPERM;
+  const std::string reason = replace_file_link(directory / "latest", "b.h5");
+  link_error = 0;
+
+  BOOST_TEST(reason == "Operation not permitted");
+  BOOST_TEST(
+      std::filesystem::is_regular_file(std::filesystem::symlink_status(directory / "latest")));
+  BOOST_TEST(read_file(directory / "latest") == "b.h5\n");
+  BOOST_TEST(entries(directory.path()) == 2u);
+
+  BOOST_TEST(replace_file_link(directory / "latest", "a.h5").empty());
+  BOOST_TEST(std::filesystem::read_symlink(directory / "latest") == "a.h5");
+}
+
+BOOST_AUTO_TEST_CASE(a_file_system_that_cannot_sync_still_gets_the_file) {
+  const TemporaryDirectory directory;
+  for (const int error : {EINVAL, ENOSYS, EOPNOTSUPP}) {
+    sync_error = error;
+    write_text_atomically(directory / "x", "new");
+    sync_error = 0;
+    BOOST_TEST(read_file(directory / "x") == "new");
+  }
+
+  for (const int error : {EIO, ENOSPC, EDQUOT}) {
+    sync_error = error;
+    BOOST_CHECK_THROW(write_text_atomically(directory / "y", "new"), Error);
+    sync_error = 0;
+    BOOST_TEST(!std::filesystem::exists(directory / "y"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(special_files_are_not_replaced) {
+  const TemporaryDirectory directory;
+  BOOST_REQUIRE(::mkfifo((directory / "fifo").c_str(), 0600) == 0);
+
+  BOOST_CHECK_THROW(write_text_atomically(directory / "fifo", "new"), Error);
+  BOOST_CHECK_THROW(replace_file_link(directory / "fifo", "a"), Error);
+
+  BOOST_TEST(std::filesystem::is_fifo(directory / "fifo"));
+  BOOST_TEST(entries(directory.path()) == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(stale_temporaries_are_removed_and_all_else_is_kept) {

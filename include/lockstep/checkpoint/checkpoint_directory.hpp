@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// `checkpoints/` of a run: step-00012345.h5 files, and the symlinks `latest` and `best`, replaced
-/// atomically. Used on rank 0 only.
+/// `checkpoints/` of a run: step-00012345.h5 files, and `latest` and `best` (core/file_link.hpp),
+/// replaced atomically. Used on rank 0 only.
 class CheckpointDirectory final {
  public:
   /// Creates the directory and removes temporary files of killed writers. Error(cannot_write).
@@ -26,9 +26,11 @@ class CheckpointDirectory final {
   [[nodiscard]] std::vector<std::int64_t> steps() const;
 
   /// Writes the file, updates `latest` (and `best` if state.best_step == state.step), and removes
-  /// old files except the `keep` newest and the best by validation top-1.
-  void save(const CheckpointInfo& info, const NextTensor& next,
-            const std::function<void()>& on_progress = {});
+  /// old files except the `keep` newest and the best by validation top-1. Once the file is written,
+  /// only `before_change` makes it fail. A warning if `latest` or `best` is no symbolic link;
+  /// empty: none.
+  std::string save(const CheckpointInfo& info, const NextTensor& next,
+                   const std::function<void()>& on_progress = {});
 
   struct Found {
     CheckpointReader reader;
@@ -41,6 +43,8 @@ class CheckpointDirectory final {
   [[nodiscard]] std::optional<Found> newest() const;
 
  private:
+  std::string link(const char* name, std::int64_t step);
+
   std::string path_;
   std::int64_t keep_;
   std::function<void()> before_change_;
@@ -67,6 +71,7 @@ class BackgroundSaver final {
     std::string path;
     double seconds = 0;
     std::optional<std::string> error;  ///< nullopt: the save succeeded
+    std::string warning;               ///< of CheckpointDirectory::save(); empty: none
   };
   /// Returns each finished save's outcome once; nullopt if there is none.
   [[nodiscard]] std::optional<Outcome> poll();

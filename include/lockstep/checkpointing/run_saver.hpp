@@ -57,6 +57,8 @@ class RunSaver final {
   struct Saved {
     std::int64_t step = 0;
     std::string path = {};  ///< empty: none
+    std::int64_t best_step = -1;
+    double best_top1 = -1;
   };
   struct Limits {
     std::chrono::milliseconds stall = std::chrono::seconds(60);  ///< without progress: a warning
@@ -70,6 +72,7 @@ class RunSaver final {
   /// Whether this rank requests a save at the boundary after step `step` + 1.
   [[nodiscard]] bool is_due(std::int64_t step, Boundary boundary = Boundary::step) const;
   /// Requests a save at the next boundary, and again until one succeeds; backs off after failures.
+  /// The copy of a new best model is kept until it is written: later weights are not the best.
   void want(Boundary boundary = Boundary::step) noexcept;
   /// A step took `seconds`, without what training does between steps.
   void step_took(double seconds);
@@ -82,10 +85,11 @@ class RunSaver final {
   /// Starts a pending save; call at a boundary where all ranks agree that a save may start.
   /// `checks`: seconds that checks before it took.
   void start_pending(const TrainingState& state, double checks = 0);
-  /// Reports finished and stalled saves, and requests failed ones again.
+  /// Reports finished and stalled saves, and requests or starts failed ones again.
   void report();
   /// Saves and waits. Collective; Error(cannot_write) on all ranks if the save failed or another
-  /// job holds the run directory now.
+  /// job holds the run directory now. If the best model still cannot be written, the saved state
+  /// names the best that was.
   void save_and_wait(const TrainingState& state);
   /// On rank 0: the newest file that this run has written, else the one it started from. Empty:
   /// none.
@@ -96,11 +100,19 @@ class RunSaver final {
  private:
   /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
   [[nodiscard]] bool decide_together(bool mine);
-  void start(const TrainingState& state, double checks = 0);
+  /// Copies the state. Collective if it is sharded.
+  void copy(const TrainingState& state);
+  /// On rank 0, starts to write the copy.
+  void write();
+  /// On rank 0, writes an unsaved best model and waits, before a later `state`. Returns the state
+  /// to save.
+  TrainingState settle_best(TrainingState state);
   /// On rank 0, waits for the save in progress.
   void finish();
   /// Takes the outcome of a save that has ended, and reports it; nullopt if there is none.
   std::optional<BackgroundSaver::Outcome> take_outcome();
+  /// As report(), but starts nothing.
+  void collect();
   void report_stall();
   /// Says how often the run saves, when that is known and when it has changed.
   void report_interval();
@@ -121,8 +133,13 @@ class RunSaver final {
   std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + units written
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
-  std::int64_t started_step_;  ///< step of the newest save started; -1 after a failure
-  TracedSave traced_;          ///< the newest save's; its outcome is taken before the next starts
+  std::int64_t started_step_;  ///< step of the newest save started; -1: it failed or must wait
+  CheckpointInfo copied_;      ///< rank 0's: of the snapshot
+  bool unsaved_best_ = false;  ///< rank 0's: the snapshot is of a best model and must be written
+  std::int64_t written_best_step_;
+  double written_best_top1_;
+  bool warned_of_links_ = false;
+  TracedSave traced_;  ///< the newest save's; its outcome is taken before the next starts
   std::chrono::steady_clock::time_point last_start_ = std::chrono::steady_clock::now();
   std::optional<std::chrono::steady_clock::time_point> last_epoch_end_;  ///< that was saved
   std::string newest_;

@@ -31,6 +31,8 @@ class StateSnapshot final {
   /// Copies the state to rank 0. The state must be settled, and no thread may call next().
   /// Collective if the state is sharded.
   void take();
+  /// Rank 0's writer begins again with the first tensor.
+  void rewind() noexcept { next_entry_ = 0; }
   /// For rank 0's writer: the next tensor, in the order of the network, in the plain layout.
   [[nodiscard]] std::optional<StoredTensor> next();
 

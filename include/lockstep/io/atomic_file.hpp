@@ -32,7 +32,7 @@ class TemporaryFile final {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Fsyncs the file. Error(cannot_write), as publish().
   void flush() const;
-  /// Renames the file to the target and fsyncs the directory.
+  /// Renames the file to the target and fsyncs the directory. Replaces no device, FIFO or socket.
   void publish();
 
  private:
@@ -40,10 +40,10 @@ class TemporaryFile final {
   std::string path_;  ///< empty: published
 };
 
-/// Makes `link` a symlink to `target` (stored as given, so relative to the link's directory),
-/// replacing the old one; `before_rename` as above.
-void replace_symlink_atomically(const std::string& link, const std::string& target,
-                                const std::function<void()>& before_rename = {});
+/// Makes `link` stand for the file `name` in its directory (core/file_link.hpp), replacing what
+/// stood there. Why it is a text file; empty: it is a symbolic link. Error(cannot_write) if neither
+/// can be made.
+std::string replace_file_link(const std::string& link, const std::string& name);
 
 /// Removes temporary files of killed writers from `directory`. Only for a directory that no other
 /// process writes to. Ignores files that it cannot remove.
