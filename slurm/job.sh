@@ -327,7 +327,17 @@ crashed() {
   esac
 }
 
-newest_checkpoint() { readlink "$1/checkpoints/latest" || echo none; }
+# A link to the file, or a text with its name on a file system without links.
+newest_checkpoint() {
+  local latest=$1/checkpoints/latest name=
+  if [ -L "$latest" ]; then
+    readlink "$latest"
+  elif [ -f "$latest" ] && [ "$(wc -c < "$latest")" -lt 256 ] && IFS= read -r name < "$latest" && [[ $name == step-*.h5 ]]; then
+    echo "$name"
+  else
+    echo none
+  fi
+}
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
 finish() {

@@ -4,6 +4,8 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/file_link.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/export/fold_batch_norms.hpp"
 #include "lockstep/export/formats.hpp"
@@ -116,19 +118,18 @@ ExportArguments parse(const std::vector<std::string>& words) {
   return std::move(parsed.value);
 }
 
-/// Error(usage) rather than a replaced file.
+/// Error as require_output(), and Error(usage) rather than a lost checkpoint.
 void check_output(const ExportArguments& arguments) {
   std::error_code error;
-  if (fs::equivalent(arguments.checkpoint, arguments.output, error)) {
+  const std::string checkpoint = follow_file_link(arguments.checkpoint);
+  if (fs::equivalent(arguments.checkpoint, arguments.output, error) ||
+      fs::equivalent(checkpoint, arguments.output, error)) {
     fail(ExitStatus::usage,
          "--output {} is the checkpoint itself (it would be lost); choose another",
          arguments.output);
   }
-  if (!arguments.overwrite && fs::exists(fs::symlink_status(arguments.output, error))) {
-    fail(ExitStatus::usage,
-         "{} exists already (it would be replaced); choose another --output or give --overwrite",
-         arguments.output);
-  }
+  require_output("--output", arguments.output,
+                 arguments.overwrite ? Existing::replace : Existing::refuse);
 }
 
 FileParts encode(const TrainedModel& model, const ExportArguments& arguments) {

@@ -4,6 +4,7 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/file_link.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/hdf5.hpp"
@@ -149,7 +150,8 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   return arguments;
 }
 
-Report inspect_file(const std::string& path, Verify verify) {
+Report inspect_file(const std::string& named, Verify verify) {
+  const std::string path = follow_file_link(named);
   const h5::File file = h5::open_file(path);
   if (h5::exists(file, "model")) return inspect_checkpoint(path, verify);
   if (h5::exists(file, "images") || h5::exists(file, "encoded") || h5::exists(file, "labels")) {

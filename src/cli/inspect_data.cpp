@@ -1,5 +1,6 @@
 #include "inspect_report.hpp"
 #include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/data/class_names.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/shard_file.hpp"
@@ -33,15 +34,8 @@ std::string describe_verification(const Report& report, Verify verify) {
 /// Splits with at least one shard file name in the directory.
 std::set<std::string> splits_in(const std::string& directory) {
   std::set<std::string> splits;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const auto name = parse_shard_name(entry->path().filename().string());
-    if (name) splits.insert(name->split);
-  }
-  if (error) {
-    fail(ExitStatus::no_input, "cannot list {} ({}); check its permissions", directory,
-         error.message());
+  for (const std::string& file : names_in(directory)) {
+    if (const auto name = parse_shard_name(file)) splits.insert(name->split);
   }
   return splits;
 }

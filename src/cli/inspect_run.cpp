@@ -1,6 +1,9 @@
 #include "inspect_report.hpp"
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/directory.hpp"
+#include "lockstep/core/file_link.hpp"
+#include "lockstep/core/input_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -64,7 +67,7 @@ std::string state_text(const TrainingState& state) {
 std::vector<Json> last_events(const std::string& path) {
   constexpr std::array kinds{"start", "step", "epoch", "eval", "checkpoint", "resume", "stop"};
   std::vector<Json> last(kinds.size());
-  std::ifstream file(path);
+  std::ifstream file = open_input_stream(path);
   std::int64_t number = 0;
   for (std::string text; std::getline(file, text);) {
     ++number;
@@ -96,22 +99,12 @@ std::string event_text(const Json& event) {
   return text;
 }
 
-std::vector<std::string> checkpoints_in(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".h5")) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
+std::vector<std::string> checkpoints_in(const std::string& directory) {
+  std::vector<std::string> names = names_in(directory);
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with("step-") || !name.ends_with(".h5");
+  });
   return names;
-}
-
-std::string link_target(const fs::path& link) {
-  std::error_code error;
-  const fs::path target = fs::read_symlink(link, error);
-  return error ? "" : target.string();
 }
 
 }  // namespace
@@ -189,18 +182,24 @@ Report inspect_run(const std::string& directory, Verify verify) {
   }
   keep_fault(report, [&] {
     report.json["last"] = Json::object();
-    for (Json& event : last_events((base / "metrics.jsonl").string())) {
+    const std::string metrics = (base / "metrics.jsonl").string();
+    if (!fs::exists(metrics, ignored)) return;
+    for (Json& event : last_events(metrics)) {
       const std::string kind = event["event"];
       if (kind != "start") report.text += line("last " + kind, event_text(event));
       report.json["last"][kind] = std::move(event);
     }
   });
-  const std::vector<std::string> names = checkpoints_in(base / "checkpoints");
+  const std::string checkpoints = (base / "checkpoints").string();
+  std::vector<std::string> names;
+  if (fs::exists(checkpoints, ignored)) {
+    keep_fault(report, [&] { names = checkpoints_in(checkpoints); });
+  }
   report.json["checkpoints"] = names;
-  report.json["latest"] = link_target(base / "checkpoints" / "latest");
-  report.json["best"] = link_target(base / "checkpoints" / "best");
+  report.json["latest"] = name_behind(checkpoints + "/latest");
+  report.json["best"] = name_behind(checkpoints + "/best");
   report.text += line("checkpoints", names.empty() ? "none" : join(names));
-  report.text += line("best", link_target(base / "checkpoints" / "best"));
+  report.text += line("best", name_behind(checkpoints + "/best"));
   if (verify == Verify::yes) {
     for (const std::string& name : names) {
       const std::string path = (base / "checkpoints" / name).string();

@@ -3,6 +3,7 @@
 #include "command.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/report/scaling_study.hpp"
 #include "read_runs.hpp"
@@ -44,8 +45,9 @@ OptionTable<ReportArguments> report_options() {
 
 /// Error(usage) rather than another file replaced.
 void check_output(const std::string& path) {
+  require_output("--output", path, Existing::replace);
   std::error_code ignored;
-  if (!fs::exists(fs::symlink_status(path, ignored)) || report::is_page(path)) return;
+  if (!fs::exists(path, ignored) || report::is_page(path)) return;
   fail(ExitStatus::usage,
        "{} exists already and is no page of lockstep report (it would be replaced); choose another "
        "--output",

@@ -15,6 +15,8 @@ CacheFile::CacheFile(std::string path, const Format& format)
 
 CacheFile::Entries CacheFile::read() const {
   Entries entries;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path_, ignored)) return entries;
   std::ifstream file(path_);
   for (std::string line; std::getline(file, line);) {
     std::size_t tab = line.size();

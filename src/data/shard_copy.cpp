@@ -3,6 +3,7 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,15 +21,6 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 /// Samples verified between two checks for a stop request.
 constexpr std::int64_t samples_between_looks = 64;
 
-Descriptor open_source(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    fail(ExitStatus::no_input, "cannot open {} ({}); check that it exists and is readable", path,
-         std::strerror(errno));
-  }
-  return file;
-}
-
 [[noreturn]] void cannot_write(const std::string& path, int error) {
   fail(ExitStatus::cannot_write,
        "cannot write {} ({}); check that --stage-dir is writable and not full", path,
@@ -42,7 +34,7 @@ std::span<const std::byte> read_piece(const Descriptor& file, const std::string&
     const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
     if (count >= 0) return std::span(buffer).first(static_cast<std::size_t>(count));
     if (errno != EINTR) {
-      fail(ExitStatus::no_input, "cannot read {} ({}); check its file system", path,
+      fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
            std::strerror(errno));
     }
   }
@@ -60,7 +52,7 @@ void write_piece(const Descriptor& file, const std::string& path,
 
 /// CRC-32C of a whole file; meaningless if `stop` was requested.
 std::uint32_t checksum_of_file(const std::string& path, const std::stop_token& stop) {
-  const Descriptor file = open_source(path);
+  const Descriptor file = open_input(path);
   std::vector<std::byte> buffer(piece_bytes);
   std::uint32_t checksum = 0;
   while (!stop.stop_requested()) {
@@ -85,7 +77,7 @@ bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::
   const std::string source = shard.directory + "/" + shard.name;
   std::uint32_t checksum = 0;
   {
-    const Descriptor from = open_source(source);
+    const Descriptor from = open_input(source);
     const Descriptor to(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!to) cannot_write(target, errno);

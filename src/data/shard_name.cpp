@@ -1,3 +1,4 @@
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/shard_file.hpp"
 
@@ -5,7 +6,6 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <system_error>
 
 namespace lockstep {
 namespace {
@@ -51,13 +51,9 @@ std::optional<ShardName> parse_shard_name(std::string_view file_name) {
 }
 
 std::vector<std::string> list_shards(const std::string& directory, const std::string& split) {
-  namespace fs = std::filesystem;
-  std::error_code error;
   std::map<std::int64_t, std::string> found;
   std::optional<std::int64_t> count;
-  auto entry = fs::directory_iterator(directory, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::string file = entry->path().filename().string();
+  for (const std::string& file : names_in(directory, "give a directory of shards")) {
     const auto name = parse_shard_name(file);
     if (!name || name->split != split) continue;
     if (name->number >= name->count) {
@@ -75,10 +71,6 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
       fail(ExitStatus::bad_input, "{} holds {} and {} (the same number twice); remove one of them",
            directory, found[name->number], file);
     }
-  }
-  if (error) {
-    fail(ExitStatus::no_input, "cannot read directory {} ({}); give a directory of shards",
-         directory, error.message());
   }
   if (found.empty()) {
     fail(ExitStatus::no_input, "{} holds no shards of split {} (names like {}); {}", directory,
@@ -101,14 +93,11 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
 }
 
 bool has_split(const std::string& directory, const std::string& split) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  auto entry = fs::directory_iterator(directory, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const auto name = parse_shard_name(entry->path().filename().string());
-    if (name && name->split == split) return true;
-  }
-  return false;
+  return std::ranges::any_of(names_in(directory, "give a directory of shards"),
+                             [&](const std::string& file) {
+                               const auto name = parse_shard_name(file);
+                               return name && name->split == split;
+                             });
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "stage_directory.hpp"
 
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -32,22 +34,30 @@ std::string safe_name(const std::string& job) {
   return name;
 }
 
+/// Nothing if other users' names may not be seen.
+std::vector<std::string> listed(const std::string& parent) {
+  try {
+    return names_in(parent);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 /// Removes directories of dead holders. Keeps those of other users and of running jobs, and all
 /// other files.
 void remove_leftovers(const std::string& parent) {
-  std::error_code ignored;
-  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    if (!entry->path().filename().string().starts_with(prefix)) continue;
+  for (const std::string& name : listed(parent)) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string leftover = parent + "/" + name;
     struct stat status {};
-    if (::lstat(entry->path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+    if (::lstat(leftover.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
         status.st_uid != ::geteuid()) {
       continue;
     }
-    const Descriptor lock(::open((entry->path() / "lock").c_str(), O_RDWR | O_CLOEXEC));
+    const Descriptor lock(::open((leftover + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
     std::error_code not_removed;
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
-      fs::remove_all(entry->path(), not_removed);
+      fs::remove_all(leftover, not_removed);
     }
   }
 }
@@ -61,9 +71,7 @@ void remove_leftovers(const std::string& parent) {
 }  // namespace
 
 std::uint64_t prepare_for_staging(const std::string& parent) {
-  std::error_code error;
-  fs::create_directories(parent, error);
-  if (error) cannot("create directory", parent, error.value());
+  make_directories(parent, "name storage of the node's own that is writable in --stage-dir");
   remove_leftovers(parent);
   struct statvfs status {};
   if (::statvfs(parent.c_str(), &status) != 0) cannot("ask the free space of", parent, errno);

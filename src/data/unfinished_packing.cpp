@@ -22,10 +22,14 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
+/// Nothing if the directory is not there.
+std::vector<std::string> visible_names(const std::string& directory) {
+  return exists(directory) ? names_in(directory) : std::vector<std::string>();
+}
+
 std::vector<fs::path> shards_in(const std::string& directory) {
   std::vector<fs::path> found;
-  if (!exists(directory)) return found;
-  for (const std::string& file : names_in(directory)) {
+  for (const std::string& file : visible_names(directory)) {
     const auto name = parse_shard_name(file);
     if (name && (name->split == "train" || name->split == "val")) {
       found.push_back(fs::path(directory) / file);
@@ -50,9 +54,8 @@ void remove_shards(const std::string& directory) {
 }
 
 bool holds_records(const std::string& directory) {
-  return exists(directory) && std::ranges::any_of(names_in(directory), [](const std::string& name) {
-           return name.ends_with(record_ending);
-         });
+  return std::ranges::any_of(visible_names(directory),
+                             [](const std::string& name) { return name.ends_with(record_ending); });
 }
 
 std::string to_text(const PackSettings& settings) {

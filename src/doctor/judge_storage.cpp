@@ -112,8 +112,13 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
   }
   return judge(
       Verdict::ok,
-      fmt::format("written at {}, renamed in {}, locks work{}", rate_text(facts.write_rate),
-                  time_text(facts.rename_seconds), others.empty() ? "" : " between nodes"));
+      fmt::format("written at {}, renamed in {}, locks work{}{}", rate_text(facts.write_rate),
+                  time_text(facts.rename_seconds), others.empty() ? "" : " between nodes",
+                  facts.no_links.empty()
+                      ? std::string()
+                      : fmt::format("; no symbolic links ({}): latest and best will be text files "
+                                    "with a checkpoint's name",
+                                    facts.no_links)));
 }
 
 Finding judge_space(const SpaceFacts& facts) {

@@ -64,6 +64,7 @@ class RunDirectoryProbe final {
  private:
   void write();
   void lock();
+  void link();
 
   RunDirectoryFacts facts_;
   std::string path_;

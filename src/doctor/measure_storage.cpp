@@ -1,5 +1,6 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "measure.hpp"
 
@@ -13,7 +14,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -35,12 +35,7 @@ double since(Clock::time_point begin) {
 
 /// Reads from a random offset, unlikely to be cached; wraps around at the end of the file.
 void read_some(const std::string& path, DataFacts& facts) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    facts.error = fmt::format("cannot open {} ({}); check its mount and permissions", path,
-                              std::strerror(errno));
-    return;
-  }
+  const Descriptor file = open_input(path, "check its mount");
   const std::uint64_t size = fs::file_size(path);
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   std::vector<char> piece(piece_bytes);
@@ -70,6 +65,14 @@ std::string nearest_directory(const std::string& path) {
   return nearest.string();
 }
 
+/// "it is a FIFO", or the error's text.
+std::string reason_of_no_directory(const std::string& path, int error) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return std::strerror(error);
+  const std::string kind = special_kind(status.st_mode);
+  return "it is " + (kind.empty() ? "a file" : kind);
+}
+
 }  // namespace
 
 DataFacts measure_data(const std::string& directory, const std::string& node, int number) {
@@ -93,7 +96,7 @@ RunDirectoryProbe::RunDirectoryProbe(const std::string& run_dir) {
   if (::mkdtemp(name.data()) == nullptr) {
     facts_.error =
         fmt::format("nothing can be written in {} ({}); check --run-dir and its permissions",
-                    facts_.path, std::strerror(errno));
+                    facts_.path, reason_of_no_directory(facts_.path, errno));
     return;
   }
   path_ = name;
@@ -101,6 +104,7 @@ RunDirectoryProbe::RunDirectoryProbe(const std::string& run_dir) {
   ::chmod(path_.c_str(), S_IRWXU | S_IRWXG);
   write();
   if (facts_.error.empty()) lock();
+  link();
 }
 
 RunDirectoryProbe::~RunDirectoryProbe() {
@@ -134,9 +138,20 @@ void RunDirectoryProbe::write() {
     if (::fsync(file.get()) != 0) return cannot("flush");
     facts_.write_rate = static_cast<double>(written) / since(begin);
   }
+  // As a run does: over a file that is there, then with lines appended.
+  const std::string proof = path_ + "/" + proof_name;
+  if (!Descriptor(::open(proof.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR))) {
+    return cannot("create");
+  }
   const auto begin = Clock::now();
-  if (::rename(temporary.c_str(), (path_ + "/" + proof_name).c_str()) != 0) return cannot("rename");
+  if (::rename(temporary.c_str(), proof.c_str()) != 0) return cannot("replace");
   facts_.rename_seconds = since(begin);
+  const Descriptor log(::open(proof.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!log || ::write(log.get(), "x", 1) != 1) return cannot("append to");
+}
+
+void RunDirectoryProbe::link() {
+  if (::symlink(proof_name, (path_ + "/link").c_str()) != 0) facts_.no_links = std::strerror(errno);
 }
 
 void RunDirectoryProbe::lock() {

@@ -1,11 +1,10 @@
 #include "lockstep/report/confusion.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
 #include <system_error>
 
@@ -50,11 +49,7 @@ void keep_most_frequent(Confusion& confusion, std::size_t most) {
 }  // namespace
 
 Confusion read_confusion(const std::string& path, std::size_t most) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}); write it with lockstep eval --confusion", path,
-         std::strerror(errno));
-  }
+  std::ifstream file = open_input_stream(path, "write it with lockstep eval --confusion");
   std::vector<std::string> fields;
   Confusion confusion;
   if (read_record(file, fields)) confusion.classes.assign(fields.begin() + 1, fields.end());

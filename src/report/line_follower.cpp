@@ -2,8 +2,7 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
-
-#include <fcntl.h>
+#include "lockstep/core/input_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +21,7 @@ std::string_view read_some(const Descriptor& file, const std::string& path, std:
                            std::vector<char>& buffer) {
   const auto count = read_at(file, offset, std::as_writable_bytes(std::span(buffer)));
   if (!count) {
-    fail(ExitStatus::no_input, "cannot read {} ({}); check its file system", path,
+    fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
          std::strerror(errno));
   }
   return {buffer.data(), *count};
@@ -33,11 +32,7 @@ std::string_view read_some(const Descriptor& file, const std::string& path, std:
 bool LineFollower::read(FunctionRef<void(std::string_view line)> use) {
   // Opening it again finds a file that was renamed to the path, and makes network file systems ask
   // the server.
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}); check its permissions", path_,
-         std::strerror(errno));
-  }
+  const Descriptor file = open_input(path_, "check its permissions");
   std::vector<char> buffer(end_.size());
   if (read_some(file, path_, offset_ - end_.size(), buffer) != end_) {
     *this = LineFollower(std::move(path_));

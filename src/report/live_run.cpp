@@ -3,19 +3,17 @@
 #include "events_reader.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_link.hpp"
 #include "lockstep/core/run_holder.hpp"
 
 #include <sys/stat.h>
 
 #include <cmath>
-#include <filesystem>
 #include <sstream>
 #include <utility>
 
 namespace lockstep::report {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Evaluations up to twice this number are shown singly.
 constexpr std::size_t most_bins = 1000;
@@ -29,12 +27,11 @@ double changed(const std::string& path) {
 }
 
 std::optional<RunFiles::Checkpoint> latest_checkpoint(const std::string& run) {
-  const std::string path = run + "/checkpoints/latest";
-  std::error_code error;
-  const fs::path target = fs::read_symlink(path, error);
-  const double time = changed(path);
-  if (error || std::isnan(time)) return std::nullopt;
-  return RunFiles::Checkpoint{.name = target.filename().string(), .time = time};
+  const std::string directory = run + "/checkpoints/";
+  const std::string name = name_behind(directory + "latest");
+  const double time = changed(directory + name);
+  if (name.empty() || std::isnan(time)) return std::nullopt;
+  return RunFiles::Checkpoint{.name = name, .time = time};
 }
 
 /// The job scripts append a line for each restart: job, status, checkpoint, time, and more words.

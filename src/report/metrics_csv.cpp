@@ -3,13 +3,13 @@
 #include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "lockstep/report/run_record.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -38,11 +38,7 @@ void flatten(const std::string& path, const Json& value, Fields& fields) {
 /// without its end may still be being written.
 template <typename Use>
 std::size_t for_each_event(const std::string& path, const std::string& kind, Use use) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}); give the --run-dir of a training", path,
-         std::strerror(errno));
-  }
+  std::ifstream file = open_input_stream(path, "give the --run-dir of a training");
   std::size_t damaged = 0;
   for (std::string line; std::getline(file, line);) {
     const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -61,6 +57,7 @@ std::size_t for_each_event(const std::string& path, const std::string& kind, Use
 }  // namespace
 
 std::size_t write_metrics_csv(const std::string& run, const std::string& kind, std::ostream& out) {
+  require_run(run);
   const std::string path = run + "/metrics.jsonl";
   std::vector<std::string> names;
   std::map<std::string, std::size_t> columns;

@@ -2,11 +2,12 @@
 
 #include "events_reader.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 namespace lockstep::report {
@@ -57,12 +58,15 @@ std::string run_name(const std::string& path) {
 }
 
 void require_run(const std::string& path) {
+  const char* const suggestion = "give the --run-dir of a training";
+  require_directory_if_present(path, suggestion);
+  const std::string metrics = (fs::path(path) / "metrics.jsonl").string();
   std::error_code ignored;
-  if (fs::is_regular_file(fs::path(path) / "metrics.jsonl", ignored)) return;
-  fail(ExitStatus::no_input,
-       "{} is no run directory (there is no metrics.jsonl in it); give the "
-       "--run-dir of a training",
-       path);
+  if (!fs::exists(metrics, ignored)) {
+    fail(ExitStatus::no_input, "{} is no run directory (there is no metrics.jsonl in it); {}", path,
+         suggestion);
+  }
+  require_input(metrics);
 }
 
 RunRecord read_run(const std::string& path, std::size_t most_bins) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/descriptor.hpp"
+
 #include <string>
 #include <string_view>
 
@@ -9,19 +11,16 @@ namespace lockstep {
 class AppendFile final {
  public:
   /// `if_absent` creates a missing file; `exclusive` fails with errno EEXIST if the file exists. On
-  /// any failure, valid() is false.
+  /// a failure, valid() is false. Error as open_output() for what is no file.
   enum class Create { if_absent, exclusive };
-  AppendFile(const std::string& path, Create create) noexcept;
-  ~AppendFile();
-  AppendFile(AppendFile&& other) noexcept;
-  AppendFile& operator=(AppendFile&& other) noexcept;
+  AppendFile(const std::string& path, Create create);
 
-  [[nodiscard]] bool valid() const noexcept { return descriptor_ >= 0; }
+  [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(file_); }
   /// Usually one write(). If the record does not fit, removes its written part and returns false.
   bool append(std::string_view record) noexcept;
 
  private:
-  int descriptor_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace lockstep

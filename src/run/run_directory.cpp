@@ -1,13 +1,13 @@
 #include "lockstep/run/run_directory.hpp"
 
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "run_lock.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 namespace lockstep {
 
@@ -19,13 +19,7 @@ std::string job_name() {
 
 RunDirectory::RunDirectory(const RunDirectoryOptions& options) : path_(options.path) {
   for (const std::string& directory : {path_, path_ + "/log", checkpoints()}) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error) {
-      fail(ExitStatus::cannot_write,
-           "cannot create directory {} ({}); check --run-dir and its permissions", directory,
-           error.message());
-    }
+    make_directories(directory, "check --run-dir and its permissions");
   }
   lock_ = std::make_unique<Lock>(options);
   taken_over_ = lock_->taken_over();

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/runtime/signals.hpp"
 
 #include <fcntl.h>
@@ -54,7 +55,7 @@ nanoseconds modification_time(const struct stat& status) {
 
 RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
     : options_(options), path_(options.path + "/lock"), self_(this_process(options.job)) {
-  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  file_ = open_output(path_, O_RDWR, "remove it, or use another --run-dir");
   if (!file_) {
     fail(ExitStatus::cannot_write, "cannot open {} ({}); check --run-dir and its permissions",
          path_, std::strerror(errno));
@@ -146,7 +147,11 @@ void RunDirectory::Lock::beat() {
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stopping_; })) {
     // The new holder touches the file itself.
     if (find_successor()) return;
-    ::futimens(file_.get(), nullptr);
+    // Some network file systems set no times on request, but at each write. The first byte is the
+    // same for every holder.
+    if (::futimens(file_.get(), nullptr) != 0) {
+      [[maybe_unused]] const ssize_t ignored = ::pwrite(file_.get(), "{", 1, 0);
+    }
   }
 }
 
@@ -181,7 +186,7 @@ bool RunDirectory::Lock::is_held() {
 
 std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
   // By name: opening again makes network file systems ask the server.
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return std::nullopt;
   std::array<char, 4096> bytes{};
   const ssize_t size = ::pread(file.get(), bytes.data(), bytes.size(), 0);

@@ -3,6 +3,8 @@
 #include "append_file.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <spdlog/logger.h>
@@ -19,10 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* run_directory_suggestion = "remove it, or use another --run-dir";
+
 /// The lines of a run up to a step; drops a torn line, which does not parse.
 std::string lines_until(const std::string& path, std::int64_t last_step) {
   std::string kept;
-  std::ifstream file(path);
+  std::ifstream file = open_input_stream(path);
   for (std::string line; std::getline(file, line);) {
     const Json object = Json::parse(line, nullptr, false);
     if (file.eof() || !object.is_object()) continue;
@@ -43,6 +47,7 @@ struct MetricsLog::Impl {
 MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_step) {
   const std::string path = run_directory + "/metrics.jsonl";
   std::error_code ignored;
+  require_file_or_absent(path, run_directory_suggestion);
   const auto bytes = std::filesystem::file_size(path, ignored);
   if (!ignored && bytes > 0) {
     const std::string kept = resumed_step < 0 ? "" : lines_until(path, resumed_step);
@@ -74,6 +79,7 @@ struct RankLog::Impl {
 
 RankLog::RankLog(const std::string& run_directory, const RankIdentity& identity) {
   const std::string path = fmt::format("{}/log/rank-{:05}.log", run_directory, identity.rank);
+  require_file_or_absent(path, run_directory_suggestion);
   try {
     impl_ = std::make_unique<Impl>(path);
   } catch (const std::exception& error) {  // spdlog's and the file system's

@@ -2,8 +2,10 @@
 
 #include "append_file.hpp"
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/little_endian.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/io/atomic_file.hpp"
@@ -105,7 +107,7 @@ std::optional<std::string_view> take_record(std::string_view& bytes) {
 }
 
 void cut_file(const std::string& path, std::int64_t last_step) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = open_input_stream(path);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
   std::string kept;
   std::string_view rest = bytes;
@@ -117,15 +119,15 @@ void cut_file(const std::string& path, std::int64_t last_step) {
 
 void cut_all(const std::string& directory, std::int64_t last_step) {
   std::vector<std::string> paths;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(file_prefix))
-      paths.push_back(entry->path().string());
+  for (const DirectoryEntry& entry : entries_in(directory)) {
+    if (entry.name.starts_with(file_prefix) && entry.is_file()) {
+      paths.push_back(directory + "/" + entry.name);
+    }
   }
   for (const std::string& path : paths) {
     if (last_step < 0) {
-      std::filesystem::remove(path, error);
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
     } else {
       cut_file(path, last_step);
     }

@@ -2,6 +2,8 @@
 
 #include "class_results.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_link.hpp"
+#include "lockstep/core/output_file.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -11,21 +13,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-void check_output_path(const char* option, const std::string& path, bool overwrite) {
-  std::error_code ignored;
-  const fs::file_status found = fs::status(path, ignored);
-  if (path.empty() || !fs::exists(found)) return;
-  if (!fs::is_regular_file(found)) {
-    fail(ExitStatus::cannot_write, "cannot write {} (it is not a file); give --{} another path",
-         path, option);
-  }
-  if (!overwrite) {
-    fail(ExitStatus::usage,
-         "--{} {} exists already (it would be replaced); give another path, or --overwrite", option,
-         path);
-  }
-}
 
 fs::path normal(const std::string& path) {
   return fs::absolute(path).lexically_normal();
@@ -44,8 +31,9 @@ std::vector<std::string> titles(const std::vector<ClassResult>& classes) {
 /// The file that a link such as checkpoints/best leads to.
 std::string file_name(const std::string& path) {
   std::error_code ignored;
-  const fs::path file = fs::canonical(path, ignored);
-  return (file.empty() ? fs::path(path) : file).filename().string();
+  const fs::path named = follow_file_link(path);
+  const fs::path file = fs::canonical(named, ignored);
+  return (file.empty() ? named : file).filename().string();
 }
 
 }  // namespace
@@ -55,8 +43,9 @@ bool records_samples(const EvaluationRequest& request) noexcept {
 }
 
 void check_output_paths(const EvaluationRequest& request) {
-  check_output_path("confusion", request.confusion, request.overwrite);
-  check_output_path("predictions", request.predictions, request.overwrite);
+  const Existing existing = request.overwrite ? Existing::replace : Existing::refuse;
+  if (!request.confusion.empty()) require_output("--confusion", request.confusion, existing);
+  if (!request.predictions.empty()) require_output("--predictions", request.predictions, existing);
   if (request.confusion.empty() || request.predictions.empty()) return;
   if (normal(request.confusion) == normal(request.predictions)) {
     fail(ExitStatus::usage,

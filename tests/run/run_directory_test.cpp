@@ -32,6 +32,7 @@ using test::write_file;
 namespace {
 
 std::atomic<bool> locks_work = true;
+std::atomic<bool> times_can_be_set = true;
 std::function<void()> before_the_lock_is_written;  // empty: no action
 std::function<void()> after_the_lock_is_written;
 
@@ -55,6 +56,14 @@ extern "C" {
 int flock(int file, int operation) noexcept {
   if (locks_work) return static_cast<int>(::syscall(SYS_flock, file, operation));
   errno = ENOSYS;
+  return -1;
+}
+
+int futimens(int file, const timespec times[2]) noexcept {
+  if (times_can_be_set) {
+    return static_cast<int>(::syscall(SYS_utimensat, file, nullptr, times, 0));
+  }
+  errno = EPERM;
   return -1;
 }
 
@@ -217,6 +226,34 @@ BOOST_AUTO_TEST_CASE(the_holder_keeps_its_lock_fresh) {
   struct stat status {};
   BOOST_REQUIRE(::stat((directory / "lock").c_str(), &status) == 0);
   BOOST_TEST(status.st_mtim.tv_sec > std::time(nullptr) - 60);
+}
+
+BOOST_AUTO_TEST_CASE(the_holder_keeps_its_lock_fresh_where_times_cannot_be_set) {
+  const TemporaryDirectory directory;
+  const RunDirectory run(options_for(directory.path()));
+  const std::string holder = read_file(directory / "lock");
+  set_age(directory / "lock", 3600s);
+  times_can_be_set = false;
+
+  std::this_thread::sleep_for(500ms);
+
+  times_can_be_set = true;
+  struct stat status {};
+  BOOST_REQUIRE(::stat((directory / "lock").c_str(), &status) == 0);
+  BOOST_TEST(status.st_mtim.tv_sec > std::time(nullptr) - 60);
+  BOOST_TEST(read_file(directory / "lock") == holder);
+}
+
+BOOST_AUTO_TEST_CASE(special_files_in_a_run_directory_are_refused) {
+  for (const char* name : {"lock", "log", "checkpoints"}) {
+    const TemporaryDirectory directory;
+    BOOST_REQUIRE(::mkfifo((directory / name).c_str(), 0600) == 0);
+
+    const std::string why = refusal(options_for(directory.path()));
+
+    BOOST_TEST(has(why, std::string(name) + " (it is a FIFO"), why);
+    BOOST_TEST(std::filesystem::is_fifo(directory / name));
+  }
 }
 
 /// Starts two jobs at once, and returns those that hold the directory.

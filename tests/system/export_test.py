@@ -99,8 +99,8 @@ def existing_files_are_kept(folder):
     output.write_text("mine")
     (folder / "dangling").symlink_to("nowhere")
     for ranks in (1, 2):
-        for taken in (output, folder / "dangling"):
-            assert "--overwrite" in export(checkpoint, taken, expect=USAGE, ranks=ranks)
+        assert "--overwrite" in export(checkpoint, output, expect=USAGE, ranks=ranks)
+        assert "it is a link" in export(checkpoint, folder / "dangling", "--overwrite", expect=CANNOT_WRITE, ranks=ranks)
     assert output.read_text() == "mine"
     (folder / "link").symlink_to(checkpoint.resolve())
     for itself in (checkpoint, checkpoint.resolve(), folder / "link"):
@@ -121,7 +121,7 @@ def what_cannot_be_exported_is_refused(folder):
         content[file["model/fc.weight"].id.get_offset() + 5] ^= 1
     damaged.write_bytes(content)
     for source, status, says in ((folder / "absent.h5", NO_INPUT, "absent.h5"), (folder / "text.h5", BAD_INPUT, "text.h5"),
-                                 (folder, BAD_INPUT, "it is a directory"), (shard, BAD_INPUT, "not a checkpoint|/model"),
+                                 (folder, BAD_INPUT, "is a directory"), (shard, BAD_INPUT, "not a checkpoint|/model"),
                                  (damaged, BAD_INPUT, "fc.weight does not verify")):
         for ranks in (1, 3):
             printed = export(source, output, expect=status, ranks=ranks)

@@ -12,17 +12,25 @@
 //   memory the rank runs out of memory in its WHENth MPI_Iallreduce
 //   block  its WHENth MPI_Iallreduce never returns
 //   hang   its WHENth execution of one of oneDNN's primitives never ends
+//   links  symlink() fails with errno HOW from the WHENth on, as where there are no symbolic links
+//   hold   from the WHENth on, an open of the file LOCKSTEP_TEST_HELD_FILE makes FILE.held and
+//   waits
+//          until that is removed
 //   slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -92,6 +100,24 @@ ssize_t read_at(const char* name, int descriptor, void* buffer, size_t size, off
   return next<ssize_t (*)(int, void*, size_t, off_t)>(name)(descriptor, buffer, size, offset);
 }
 
+void hold(const char* path) {
+  static std::atomic<long> opened = 0;
+  const char* file = std::getenv("LOCKSTEP_TEST_HELD_FILE");
+  if (file == nullptr || !is("hold") || std::strcmp(path, file) != 0) return;
+  if (++opened < fault().when) return;
+  std::array<char, 512> held{};
+  std::snprintf(held.data(), held.size(), "%s.held", file);
+  close(next<int (*)(const char*, mode_t)>("creat")(held.data(), 0600));
+  while (access(held.data(), F_OK) == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+int open_file(const char* name, const char* path, int flags, mode_t mode) {
+  hold(path);
+  return next<int (*)(const char*, int, ...)>(name)(path, flags, mode);
+}
+
 struct Reduction {
   void* buffer = nullptr;
   long started = 0;
@@ -137,6 +163,30 @@ void spoil() {
 }  // namespace
 
 extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return open_file("open", path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return open_file("open64", path, flags, mode);
+}
+
+int symlink(const char* target, const char* path) {
+  static long made = 0;
+  if (is("links") && ++made >= fault().when) {
+    errno = static_cast<int>(fault().how);
+    return -1;
+  }
+  return next<int (*)(const char*, const char*)>("symlink")(target, path);
+}
 
 ssize_t pread(int descriptor, void* buffer, size_t size, off_t offset) {
   return read_at("pread", descriptor, buffer, size, offset);

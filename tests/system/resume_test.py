@@ -65,14 +65,17 @@ def a_signal_saves_and_the_same_command_resumes(folder):
 def a_signal_before_the_first_step_stops_after_it(folder):
     """A warning must not kill a run that is starting (here it waits for its configuration)."""
     data = write_shards(folder / "data", samples=640)
-    pipe = folder / "config.ini"
-    os.mkfifo(pipe)
+    config = folder / "config.ini"
+    config.write_text("seed=1\n")
+    held = folder / "config.ini.held"
+    env = {"LD_PRELOAD": os.environ["LOCKSTEP_TEST_FAULTS"], "LOCKSTEP_TEST_FAULT": "0:hold:1:0", "LOCKSTEP_TEST_HELD_FILE": str(config)}
     for sent in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         run_dir = folder / f"run-{sent}"
-        process = start(train_args(data, run_dir, "--epochs", 1, "--config", pipe))
-        with open(pipe, "w") as config:
-            process.send_signal(sent)
-            config.write("seed=1\n")
+        process = start(train_args(data, run_dir, "--epochs", 1, "--config", config), env=env)
+        while not held.exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(sent)
+        held.unlink()
         status, output = finish(process)
         assert status == STOPPED, f"{status}\n{output}"
         assert state(latest(run_dir))["step"] == 1, output

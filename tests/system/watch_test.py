@@ -215,26 +215,36 @@ def signals_restore_the_terminal(folder):
 
 
 def signals_end_a_read_that_hangs(folder):
-    """Reading a FIFO without a writer never ends."""
     made = fake_run(folder / "run", [step_event(1)])
     lock = made / "lock"
+    lock.write_text("")
+    held = made / "lock.held"
+
+    def hanging(opened, *more):
+        return (f"LD_PRELOAD={shlex.quote(os.environ['LOCKSTEP_TEST_FAULTS'])} LOCKSTEP_TEST_FAULT=0:hold:{opened}:0 "
+                f"LOCKSTEP_TEST_HELD_FILE={shlex.quote(str(lock))} " + watch(made, *more))
+
+    def await_hold():
+        deadline = time.monotonic() + SECONDS
+        while not held.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
     with Terminal(folder) as terminal:
         terminal.enter("stty -g")
         settings = re.search(r"^[0-9a-f]+:[0-9a-f:]+$", terminal.show(r"^[0-9a-f]+:[0-9a-f:]+$"), re.M)[0]
-        os.mkfifo(lock)
-        terminal.enter(watch(made))
-        terminal.child()
+        terminal.enter(hanging(1))
+        await_hold()
         terminal.tmux("send-keys", "C-c")
         terminal.enter("echo ended $?")
         terminal.show("^ended 130$")
         assert b"\x1b[?1049" not in terminal.raw.read_bytes(), "the first read is not on the normal screen"
 
         for end, status in ((signal.SIGTERM, 143), (signal.SIGINT, 0)):
-            lock.unlink()
-            terminal.enter("clear; " + watch(made, "--interval 0.1"))
+            held.unlink()
+            terminal.enter("clear; " + hanging(10, "--interval 0.1"))
             terminal.show("^q: quit")
-            os.mkfifo(lock)
-            time.sleep(1)  # it begins to read within 0.1 s
+            await_hold()
             os.kill(terminal.child(), end)
             terminal.enter("echo ended $?; stty -g")
             terminal.show(f"^ended {status}\n{settings}$")

@@ -100,6 +100,7 @@ struct RunDirectoryFacts {
   double rename_seconds = 0;
   Locks locks = Locks::work;
   std::string lock_error = {};
+  std::string no_links = {};  ///< why it has no symbolic links; empty: it has
 };
 /// --run-dir as seen from another node, while rank 0's node holds a lock in it.
 struct SharedDirectoryFacts {
