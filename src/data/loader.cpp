@@ -8,8 +8,11 @@
 #include "sample_reader.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -17,6 +20,33 @@
 
 namespace lockstep {
 namespace {
+
+/// How long a loader that is destroyed waits for reads in progress.
+constexpr auto longest_last_read = std::chrono::seconds(2);
+
+/// The sample that a thread reads. Written by that thread.
+class ReadMark final {
+ public:
+  void begin(std::int64_t sample) noexcept {
+    since_.store(now(), std::memory_order_relaxed);
+    sample_.store(sample, std::memory_order_relaxed);
+  }
+  void end() noexcept { sample_.store(-1, std::memory_order_relaxed); }
+  /// -1: none.
+  [[nodiscard]] std::int64_t sample() const noexcept {
+    return sample_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::int64_t since() const noexcept {
+    return since_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  static std::int64_t now() noexcept {
+    return std::chrono::steady_clock::now().time_since_epoch().count();
+  }
+  std::atomic<std::int64_t> sample_ = -1;
+  std::atomic<std::int64_t> since_ = 0;
+};
 
 std::int64_t values_of(const ImageShape& shape) noexcept {
   return shape.channels * shape.height * shape.width;
@@ -26,6 +56,7 @@ class RingLoader final : public Loader, private HostDecoding {
  public:
   RingLoader(const Dataset& dataset, LoaderOptions options, BatchPlan plan)
       : dataset_(dataset),
+        shared_dataset_(dataset.weak_from_this().lock()),
         options_(std::move(options)),
         plan_(std::move(plan)),
         normalizer_(options_.mean, options_.std),
@@ -39,15 +70,21 @@ class RingLoader final : public Loader, private HostDecoding {
     allocate();
     const std::vector<TraceRow*> rows = loader_rows(options_);
     if (options_.threads == 0) own_row_ = rows.front();
+    marks_ = std::vector<ReadMark>(static_cast<std::size_t>(options_.threads));
+    running_ = options_.threads;
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
       TraceRow* const row = rows[static_cast<std::size_t>(i)];
       // Made here, as an error in a thread would end the process.
       auto reader = std::make_unique<SampleReader>(dataset_, options_, normalizer_);
-      threads_.emplace_back([this, row, reader = std::move(reader)](const std::stop_token& stop) {
-        allow_cores(options_.cores);
-        work(stop, row, *reader);
-      });
+      ReadMark& mark = marks_[static_cast<std::size_t>(i)];
+      threads_.emplace_back(
+          [this, row, &mark, reader = std::move(reader)](const std::stop_token& stop) {
+            allow_cores(options_.cores);
+            work(stop, row, {.samples = *reader, .mark = mark});
+            const std::lock_guard lock(mutex_);
+            if (--running_ == 0) batch_done_.notify_all();
+          });
     }
   }
   RingLoader(const RingLoader&) = delete;
@@ -91,7 +128,39 @@ class RingLoader final : public Loader, private HostDecoding {
     return LoadedBatch{.request = *slot.request, .batch = batch_of(slot)};
   }
 
+  [[nodiscard]] std::int64_t samples_read() const noexcept override {
+    return samples_read_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::string slowest_read() const override {
+    std::int64_t slowest = -1;
+    std::int64_t since = std::numeric_limits<std::int64_t>::max();
+    for (const ReadMark& mark : marks_) {
+      const std::int64_t sample = mark.sample();
+      if (sample < 0 || mark.since() >= since) continue;
+      slowest = sample;
+      since = mark.since();
+    }
+    return slowest < 0 ? std::string() : dataset_.describe(slowest);
+  }
+
+  /// Ends the threads. False if one is blocked in a read: it then must find the loader's memory
+  /// when it returns.
+  [[nodiscard]] bool end_threads() {
+    for (std::jthread& thread : threads_) thread.request_stop();
+    std::unique_lock lock(mutex_);
+    if (batch_done_.wait_for(lock, longest_last_read, [this] { return running_ == 0; }))
+      return true;
+    abandoned_ = true;
+    return false;
+  }
+
  private:
+  /// What a thread reads with.
+  struct ThreadReader {
+    SampleReader& samples;
+    ReadMark& mark;
+  };
+
   void allocate() {
     HostMemory* const memory = options_.format.memory;
     const auto capacity = static_cast<std::size_t>(options_.batch_capacity);
@@ -290,7 +359,17 @@ class RingLoader final : public Loader, private HostDecoding {
     return {{{"batch", n}, {"position", first}, {"samples", end - begin}}};
   }
 
-  void work(const std::stop_token& stop, TraceRow* row, SampleReader& reader) {
+  std::optional<Error> try_read(const ThreadReader& reader, LoaderSlot& slot, std::int64_t i) {
+    reader.mark.begin(sample_at(*slot.request, slot.request->first + i).sample);
+    std::optional<Error> error = try_read(reader.samples, slot, i);
+    // Everything around the loader may be gone.
+    while (abandoned_) std::this_thread::sleep_for(std::chrono::hours(1));
+    reader.mark.end();
+    samples_read_.fetch_add(1, std::memory_order_relaxed);
+    return error;
+  }
+
+  void work(const std::stop_token& stop, TraceRow* row, const ThreadReader& reader) {
     std::unique_lock lock(mutex_);
     for (;;) {
       LoaderSlot* slot = nullptr;
@@ -319,6 +398,7 @@ class RingLoader final : public Loader, private HostDecoding {
   }
 
   const Dataset& dataset_;
+  const std::shared_ptr<const Dataset> shared_dataset_;  ///< keeps it for abandoned threads
   const LoaderOptions options_;
   const BatchPlan plan_;
   const Normalizer normalizer_;
@@ -342,7 +422,34 @@ class RingLoader final : public Loader, private HostDecoding {
   std::int64_t assigning_ = 0;  ///< first batch that may have unassigned samples
   std::int64_t released_ = 0;   ///< slots of batches before this one are free
   bool ended_ = false;
+  int running_ = 0;  ///< threads
+  std::atomic<bool> abandoned_ = false;
+  std::atomic<std::int64_t> samples_read_ = 0;
+  std::vector<ReadMark> marks_;        ///< by thread
   std::vector<std::jthread> threads_;  ///< declared last, so stopped and destroyed first
+};
+
+/// Leaves a loader behind whose threads are blocked.
+class LeavableLoader final : public Loader {
+ public:
+  explicit LeavableLoader(std::unique_ptr<RingLoader> ring) : ring_(std::move(ring)) {}
+  LeavableLoader(const LeavableLoader&) = delete;
+  LeavableLoader& operator=(const LeavableLoader&) = delete;
+  ~LeavableLoader() override {
+    if (!ring_->end_threads()) static_cast<void>(ring_.release());
+  }
+
+  using Loader::next;
+  std::optional<LoadedBatch> next(FunctionRef<void()> meanwhile) override {
+    return ring_->next(meanwhile);
+  }
+  [[nodiscard]] std::int64_t samples_read() const noexcept override {
+    return ring_->samples_read();
+  }
+  [[nodiscard]] std::string slowest_read() const override { return ring_->slowest_read(); }
+
+ private:
+  std::unique_ptr<RingLoader> ring_;
 };
 
 }  // namespace
@@ -367,7 +474,8 @@ std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {
 
 std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options, BatchPlan plan) {
   check_loader_options(dataset.info(), options);
-  return std::make_unique<RingLoader>(dataset, std::move(options), std::move(plan));
+  return std::make_unique<LeavableLoader>(
+      std::make_unique<RingLoader>(dataset, std::move(options), std::move(plan)));
 }
 
 }  // namespace lockstep

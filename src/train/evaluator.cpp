@@ -1,5 +1,6 @@
 #include "lockstep/train/evaluator.hpp"
 
+#include "data_wait.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "sample_gatherer.hpp"
@@ -23,16 +24,20 @@ void keep(std::optional<Error>& error, Work work) {
   }
 }
 
-/// Whether any rank wants to stop. Throws, on all ranks, if any has an error. Collective.
-bool agree_to_stop(const std::optional<Error>& error, bool wants, Communicator& comm) {
-  std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0, wants ? 1 : 0};
+enum class Agreement : std::int64_t { go_on, stop, stuck };
+
+/// The most that any rank wants; `stuck`: a rank cannot evaluate its samples. Throws, on all ranks,
+/// if any has an error. Collective.
+Agreement agree(const std::optional<Error>& error, Agreement wants, Communicator& comm) {
+  const bool failed = error && wants != Agreement::stuck;
+  std::array<std::int64_t, 2> flags{failed ? 1 : 0, static_cast<std::int64_t>(wants)};
   comm.all_reduce(std::span<std::int64_t>(flags), ReduceOp::max);
   if (flags[0] != 0) {
     collectively(comm, [&] {
       if (error) throw Error(*error);
     });
   }
-  return flags[1] != 0;
+  return static_cast<Agreement>(flags[1]);
 }
 
 /// The sums over all ranks, as means. Collective.
@@ -83,7 +88,8 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
 }
 
 std::optional<LoadedBatch> Evaluator::load_next(Loader& loader) {
-  auto loaded = loader.next();
+  DataWait wait(loader, options_.warn);
+  auto loaded = loader.next([&] { wait.check(); });
   if (loaded && loaded->batch.pixels.data != nullptr) engine_.prefetch(loaded->batch);
   return loaded;
 }
@@ -150,8 +156,13 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
       });
     }
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
-      const bool stops = agree_to_stop(error, stop_wanted && stop_wanted(), comm_);
-      if (stops && round + 1 < rounds) {
+      const bool stuck = stop_wanted && error && error->status() == ExitStatus::stopped;
+      const Agreement agreed = agree(error,
+                                     stuck                          ? Agreement::stuck
+                                     : stop_wanted && stop_wanted() ? Agreement::stop
+                                                                    : Agreement::go_on,
+                                     comm_);
+      if (agreed == Agreement::stuck || (agreed == Agreement::stop && round + 1 < rounds)) {
         if (loaded) engine_.discard(loaded->batch);
         return std::nullopt;
       }

@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// A data set whose labels are the network's outputs.
 struct MatchedData {
-  std::unique_ptr<Dataset> data;
+  std::shared_ptr<Dataset> data;
   std::string note;  ///< for the user; empty: nothing to say
 };
 /// Matches the labels of data to evaluate with the network's outputs by match_classes(), whose

@@ -103,7 +103,7 @@ class Run final {
   std::vector<MemoryLimit> limits_;  ///< of a CPU engine
   std::optional<TrainingSession> session_;
   Numerics checkpoints_numerics_;
-  std::unique_ptr<Dataset> validation_;
+  std::shared_ptr<Dataset> validation_;
   std::shared_ptr<Staging> staging_;
   LoaderOptions loading_;
   std::optional<TrainingSteps> steps_;
@@ -274,6 +274,7 @@ void Run::open_loaders() {
 /// Starts to load the training data, and compiles the training step and the evaluation.
 void Run::build_steps() {
   start_clock_.enter("programs");
+  const auto warn = [this](const std::string& line) { reporter_->warn(line); };
   watch_.board().set_marks(session_->compute().phase_marks());
   steps_.emplace(TrainingSteps::Parts{.config = plan_.plan.config,
                                       .geometry = geometry_,
@@ -284,7 +285,8 @@ void Run::build_steps() {
                                       .loading = loading_,
                                       .board = watch_.board(),
                                       .trace = recorder_.get(),
-                                      .last_step = last_step_},
+                                      .last_step = last_step_,
+                                      .warn = warn},
                  state_);
   collectively(comm_, [&] {
     require_activations(
@@ -298,6 +300,7 @@ void Run::build_steps() {
                      EvaluatorOptions{.loader = evaluation_loader_options(plan_.plan, loading_),
                                       .batch_size = geometry_.largest_micro_batch(),
                                       .board = &watch_.board(),
+                                      .warn = warn,
                                       .trace = evaluation_row(recorder_.get()),
                                       .has_collectives = session_->evaluation_has_collectives(),
                                       .exchange = session_->parallel().exchange(),
@@ -354,7 +357,10 @@ TrainingResult Run::loop() {
                   .class_names = training_.classes.names,
                   .cores = loading_.cores,
                   .nodes = job_.grid.nodes},
-                 {.step = state_.step, .path = start_.path});
+                 {.step = state_.step,
+                  .path = start_.path,
+                  .best_step = state_.best_step,
+                  .best_top1 = state_.best_top1});
   TrainingLoop loop({.plan = plan,
                      .geometry = geometry_,
                      .comm = comm_,

@@ -1,5 +1,6 @@
 #include "lockstep/train/train_step.hpp"
 
+#include "data_wait.hpp"
 #include "lockstep/run/run_trace.hpp"
 
 #include <chrono>
@@ -106,7 +107,9 @@ std::size_t TrainStep::activation_bytes() const noexcept {
 void TrainStep::load_next() {
   // An error of a reduction is not a data error.
   std::exception_ptr failure;
+  DataWait wait(loader_, options_.warn);
   const auto progress = [&] {
+    wait.check();
     if (failure != nullptr) return;
     try {
       state_.progress();

@@ -81,7 +81,8 @@ void TrainingSteps::change(const TrainingState& state) {
                                  .replicas = session.replicas(),
                                  .average = session.average(),
                                  .board = &parts_.board,
-                                 .trace = parts_.trace});
+                                 .trace = parts_.trace,
+                                 .warn = parts_.warn});
 }
 
 std::string TrainingSteps::description() const {

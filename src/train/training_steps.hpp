@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,8 +36,9 @@ class TrainingSteps final {
     const Dataset& data;
     LoaderOptions loading;  ///< with any image
     PhaseBoard& board;
-    TraceRecorder* trace;    ///< null: no trace
-    std::int64_t last_step;  ///< of the run
+    TraceRecorder* trace;                          ///< null: no trace
+    std::int64_t last_step;                        ///< of the run
+    std::function<void(const std::string&)> warn;  ///< as TrainStepOptions::warn
   };
 
   /// For the state's epoch. Also compiles the largest later size, so that the engine's memory

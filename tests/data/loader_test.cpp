@@ -445,6 +445,32 @@ BOOST_AUTO_TEST_CASE(a_loader_can_be_destroyed_at_any_moment) {
   BOOST_TEST(true);
 }
 
+BOOST_AUTO_TEST_CASE(a_loader_that_is_blocked_in_a_read_is_left_behind_with_its_data) {
+  static const Fixture fixture;  // the read ends after this test
+  for (const bool blocked : {false, true}) {
+    auto held = std::make_shared<const HeldDataset>(*fixture.dataset);
+    const std::weak_ptr<const HeldDataset> watched = held;
+    LoaderOptions options = options_for(*held);
+    options.threads = 1;
+    options.shuffle = false;
+    auto loader = make_loader(*held, options, plan_of(3));
+    while (loader->slowest_read().empty()) std::this_thread::yield();
+    BOOST_TEST(loader->slowest_read() == held->describe(0));
+    BOOST_TEST(loader->samples_read() == 0);
+    if (!blocked) {
+      held->release();
+      (void)loader->next();
+      BOOST_TEST(loader->samples_read() >= 8);
+    }
+
+    held.reset();
+    loader.reset();
+
+    BOOST_TEST(watched.expired() == !blocked);
+    if (blocked) watched.lock()->release();
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_bad_sample_fails_its_batch_and_all_later_calls) {
   const Fixture fixture;
   const std::string path = fixture.directory / shard_name;

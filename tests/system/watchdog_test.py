@@ -11,6 +11,7 @@ from harness import *  # noqa: F403
 FAULTS = os.environ["LOCKSTEP_TEST_FAULTS"]
 HOST = socket.gethostname()
 LIMIT = 3
+OPENED_AT_START = 3  # how often a shard is opened then
 SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
 
 
@@ -87,6 +88,57 @@ def a_rank_that_sleeps_in_the_loader_is_named(folder):
                  faulty("1:sleep:200:600"), expect=INTERNAL)
     assert f"{name(1)} has been late for" in output and "in data of step" in output, output
     assert "; 2 ranks wait in the all-reduce of bucket 1, in communication of step" in output, output
+
+
+def await_stall(run_dir, process):
+    """Waits until no step has ended for a second."""
+    wait_for_step(run_dir, 2, process)
+    deadline = time.monotonic() + SECONDS
+    last, since = None, time.monotonic()
+    while time.monotonic() < since + 1:
+        assert time.monotonic() < deadline and process.poll() is None
+        now = (run_dir / "metrics.jsonl").stat().st_size
+        if now != last:
+            last, since = now, time.monotonic()
+        time.sleep(0.02)
+
+
+def a_signal_ends_a_run_whose_data_never_come(folder):
+    data = write_shards(folder / "data", samples=4000)
+    lasting = ["--epochs", 500, "--loader-threads", 1]
+    for ranks, sent in ((1, signal.SIGTERM), (2, signal.SIGUSR1)):
+        pieces, whole = folder / f"pieces{ranks}", folder / f"whole{ranks}"
+        process = start(train_args(data, pieces, *lasting), ranks, faulty(f"{ranks - 1}:sleep:200:100000"))
+        await_stall(pieces, process)
+        process.send_signal(sent)
+        status, output = finish(process)
+        assert status == STOPPED, f"{status}\n{output}"
+        assert output.count("lockstep: error") == 1 and "stopped on request while this rank waits for data" in output, output
+        assert re.search(r"train-0000\d-of-00002.h5: sample \d+ has been read for \d+ s", output), output
+        assert f"rank {ranks - 1} on {HOST}" in output or ranks == 1, output
+        stopped = events(pieces, "step")[-1]["step"]
+        assert state(latest(pieces))["step"] == stopped, output
+        for run_dir in (pieces, whole):
+            run([*train_args(data, run_dir, *lasting), "--max-steps", stopped + 3], ranks)
+        assert_same_run(pieces, whole)
+
+
+def a_signal_ends_an_evaluation_whose_data_never_come(folder):
+    data = write_shards(folder / "data", samples=64)
+    val = write_shards(folder / "val", samples=64, shards=1, split="val") / "val-00000-of-00001.h5"
+    for ranks in (1, 2):
+        run_dir = folder / f"run{ranks}"
+        # The evaluation opens the file again after the start has validated it.
+        env = {**faulty(f"0:hold:{OPENED_AT_START + 1}:0"), "LOCKSTEP_TEST_HELD_FILE": str(val)}
+        process = start(train_args(data, run_dir, "--val-data", folder / "val", "--epochs", 500, "--loader-threads", 1), ranks, env)
+        await_stall(run_dir, process)
+        assert pathlib.Path(f"{val}.held").exists()
+        process.send_signal(signal.SIGUSR1)
+        status, output = finish(process)
+        pathlib.Path(f"{val}.held").unlink()
+        assert status == STOPPED and "stopped on request at step" in output, f"{status}\n{output}"
+        step = events(run_dir, "step")[-1]["step"]
+        assert state(latest(run_dir))["step"] == step and not events(run_dir, "eval"), output
 
 
 def a_late_rank_is_named_with_its_gpu(folder):
@@ -492,7 +544,8 @@ while os.WIFSTOPPED(os.waitpid(process, 0)[1]):
 
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
-          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_hung_gpu_is_named,
+          a_rank_that_sleeps_in_the_loader_is_named, a_signal_ends_a_run_whose_data_never_come,
+          a_signal_ends_an_evaluation_whose_data_never_come, a_late_rank_is_named_with_its_gpu, a_hung_gpu_is_named,
           a_hung_gpu_is_named_among_four_and_by_each_communicator, a_slow_gpu_is_named_though_its_host_is_not_slow,
           a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named, a_death_that_makes_all_ranks_fail_prints_one_line,
           a_killed_rank_of_one_group_is_named_in_all, the_requested_interface_is_used_or_refused,

@@ -45,7 +45,7 @@ struct RawSample {
 
 /// Random access to a split's samples. Reads are thread-safe and check the sample's CRC; failures
 /// throw Error(bad_input or no_input) that names file and sample.
-class Dataset {
+class Dataset : public std::enable_shared_from_this<Dataset> {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const noexcept = 0;

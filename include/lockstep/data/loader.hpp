@@ -78,6 +78,11 @@ class Loader {
   [[nodiscard]] std::optional<LoadedBatch> next() {
     return next([] {});
   }
+  /// Samples that its threads have read so far.
+  [[nodiscard]] virtual std::int64_t samples_read() const noexcept { return 0; }
+  /// The sample that a thread has been reading for the longest time, as Dataset::describe(); empty:
+  /// none.
+  [[nodiscard]] virtual std::string slowest_read() const { return {}; }
 };
 
 /// Threads for --loader-threads `asked`. -1: one if the engine computes on the loader's cores; for
@@ -93,7 +98,8 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
 /// missing rows and allocates their memory.
 [[nodiscard]] std::vector<TraceRow*> loader_rows(const LoaderOptions& options);
 
-/// `dataset` must outlive the loader.
+/// `dataset` must outlive the loader. If a thread is blocked in a read when the loader is
+/// destroyed, it is left behind with its memory, and with `dataset` if a shared_ptr owns it.
 [[nodiscard]] std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options,
                                                   BatchPlan plan);
 

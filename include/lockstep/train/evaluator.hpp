@@ -23,8 +23,9 @@ struct EvaluatorOptions {
   /// The evaluator sets augment, random_erasing, mix, shuffle and batch_capacity.
   LoaderOptions loader;
   std::int64_t batch_size = 64;
-  PhaseBoard* board = nullptr;  ///< notified of each batch; null: none
-  TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace
+  PhaseBoard* board = nullptr;                        ///< notified of each batch; null: none
+  std::function<void(const std::string&)> warn = {};  ///< as TrainStepOptions::warn
+  TraceRow* trace = nullptr;  ///< gets an event for each batch; null: no trace
   /// As TrainStepOptions::has_collectives: all ranks run the same number of batches.
   bool has_collectives = false;
   UnitExchange* exchange = nullptr;  ///< as ProgramOptions::exchange
@@ -40,8 +41,8 @@ class Evaluator final {
   /// check_loader_options().
   Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm, EvaluatorOptions options);
 
-  /// Collective. Calls `stop_wanted` every few batches; if it is true on any rank, all ranks
-  /// abandon the evaluation and return nullopt.
+  /// Collective. Calls `stop_wanted` every few batches; if it is true on any rank, or if a rank's
+  /// data do not come after a signal, all ranks abandon the evaluation and return nullopt.
   [[nodiscard]] std::optional<EvaluationResult> run(const std::function<bool()>& stop_wanted = {});
 
  private:

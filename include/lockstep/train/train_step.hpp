@@ -18,8 +18,10 @@
 #include "lockstep/train/step_update.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace lockstep {
 
@@ -64,6 +66,8 @@ struct TrainStepOptions {
   ModelAverage* average = nullptr;      ///< follows the updates; null: none
   PhaseBoard* board = nullptr;          ///< gets the step's phases; null: none
   TraceRecorder* trace = nullptr;       ///< gets the step's phases as rows; null: no trace
+  /// Called with a warning when a wait for data has no end; may be empty.
+  std::function<void(const std::string&)> warn = {};
 };
 
 /// The training step: load, forward, backward (each bucket's reduction starts as soon as its last
