@@ -71,7 +71,8 @@ bool is_run(const std::string& path) {
   try {
     report::require_run(path);
     return true;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::no_input) throw;  // waiting would not help
     return false;
   }
 }

@@ -97,9 +97,13 @@ void make_directories(const std::string& directory, const char* suggestion) {
   std::filesystem::create_directories(directory, error);
   struct stat status {};
   if (!error && ::stat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
-  const std::string kind = kind_of_no_directory(directory);
-  fail(ExitStatus::cannot_write, "cannot create directory {} ({}); {}", directory,
-       kind.empty() ? error.message() : "it is " + kind, suggestion);
+  std::string reason = error.message();
+  for (std::filesystem::path at = directory; at.has_relative_path(); at = at.parent_path()) {
+    const std::string kind = kind_of_no_directory(at.string());
+    if (!kind.empty()) reason = (at == directory ? "it" : at.string()) + " is " + kind;
+  }
+  fail(ExitStatus::cannot_write, "cannot create directory {} ({}); {}", directory, reason,
+       suggestion);
 }
 
 }  // namespace lockstep

@@ -26,11 +26,13 @@ std::string name_in_text(const std::string& path) {
   if (static_cast<std::size_t>(status.st_size) > most_bytes) return {};
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   std::array<char, most_bytes> bytes{};
-  const auto count = file ? read_at(file, 0, std::as_writable_bytes(std::span(bytes))) : std::nullopt;
+  const auto count =
+      file ? read_at(file, 0, std::as_writable_bytes(std::span(bytes))) : std::nullopt;
   std::string_view name(bytes.data(), count.value_or(0));
   if (name.ends_with('\n')) name.remove_suffix(1);
   if (name.ends_with('\r')) name.remove_suffix(1);
-  const bool is_name = std::ranges::all_of(name, [](char c) { return c > ' ' && c < 127 && c != '/'; });
+  const bool is_name =
+      std::ranges::all_of(name, [](char c) { return c > ' ' && c < 127 && c != '/'; });
   return is_name && name.ends_with(suffix) ? std::string(name) : std::string();
 }
 

@@ -323,9 +323,9 @@ BOOST_AUTO_TEST_CASE(a_run_that_ends_at_the_step_of_a_failed_save_makes_it_again
 
 BOOST_AUTO_TEST_CASE(a_best_model_whose_save_failed_is_written_as_it_was) {
   const bool mine = world->rank() == 0;
-  for (const auto& [mode, retries] : {std::pair(ShardMode::none, true),
-                                      std::pair(ShardMode::none, false),
-                                      std::pair(ShardMode::full, false)}) {
+  for (const auto& [mode, retries] :
+       {std::pair(ShardMode::none, true), std::pair(ShardMode::none, false),
+        std::pair(ShardMode::full, false)}) {
     Run run(mode);
     run.set_weights(1);
     if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");

@@ -49,9 +49,10 @@ BOOST_AUTO_TEST_CASE(other_files_are_no_links) {
   const TemporaryDirectory directory;
   const std::string name = directory / "latest";
   for (const std::string& text :
-       {std::string(), std::string("\n"), std::string("step-1.txt\n"), std::string("../step-1.h5\n"),
-        std::string("/etc/step-1.h5\n"), std::string("step-1.h5\nstep-2.h5\n"),
-        std::string("\x89HDF\r\n\x1a\n.h5"), std::string(300, 'a') + ".h5\n"}) {
+       {std::string(), std::string("\n"), std::string("step-1.txt\n"),
+        std::string("../step-1.h5\n"), std::string("/etc/step-1.h5\n"),
+        std::string("step-1.h5\nstep-2.h5\n"), std::string("\x89HDF\r\n\x1a\n.h5"),
+        std::string(300, 'a') + ".h5\n"}) {
     write_file(name, text);
     BOOST_TEST(name_behind(name).empty());
     BOOST_TEST(follow_file_link(name) == name);
@@ -92,6 +93,8 @@ BOOST_AUTO_TEST_CASE(what_is_there_in_place_of_a_directory_is_named) {
                 path + " is " + kind);
     check_error([&] { make_directories(path, ""); }, ExitStatus::cannot_write,
                 std::string("it is ") + kind);
+    check_error([&] { make_directories(path + "/new/one", ""); }, ExitStatus::cannot_write,
+                path + " is " + kind);
   }
   make_directories(directory / "new/one", "");
   make_directories(directory / "new/one", "");
