@@ -4,7 +4,8 @@
 #include <string_view>
 
 /// `latest` and `best` of a run: symbolic links to a checkpoint in their directory. A file system
-/// without symbolic links has text files instead, which hold the checkpoint's file name in one line.
+/// without symbolic links has text files instead, which hold the checkpoint's file name in one
+/// line.
 namespace lockstep {
 
 /// The name of the file that such a path stands for; empty if it is neither a link nor such a text.
