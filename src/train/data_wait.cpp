@@ -23,7 +23,8 @@ void DataWait::check() {
     since_ = now;
   }
   if (SignalFlag::received() != 0 && now - since_ > longest_after_signal) {
-    fail(ExitStatus::stopped, "stopped on request while this rank waits for data: {}; check the mount",
+    fail(ExitStatus::stopped,
+         "stopped on request while this rank waits for data: {}; check the mount",
          text_of(loader_.slowest_read(), now - since_));
   }
   const auto waited = alarm_.stalled(read_, now);

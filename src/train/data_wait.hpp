@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// One wait of this rank for a batch. A file system that does not answer blocks the loader's threads
-/// in a system call, which nothing can interrupt.
+/// One wait of this rank for a batch. A file system that does not answer blocks the loader's
+/// threads in a system call, which nothing can interrupt.
 class DataWait final {
  public:
   /// Called with a warning; may be empty.

@@ -71,7 +71,7 @@ class BackgroundSaver final {
     std::string path;
     double seconds = 0;
     std::optional<std::string> error;  ///< nullopt: the save succeeded
-    std::string warning;               ///< of CheckpointDirectory::save(); empty: none
+    std::string warning = {};          ///< of CheckpointDirectory::save(); empty: none
   };
   /// Returns each finished save's outcome once; nullopt if there is none.
   [[nodiscard]] std::optional<Outcome> poll();
