@@ -20,8 +20,7 @@ ClassMatch match(std::vector<std::string> network, std::vector<std::string> data
 
 Failure refusal(std::vector<std::string> network, std::vector<std::string> data,
                 ClassUse use = ClassUse::evaluation) {
-  const Failure failure =
-      failure_of([&] { (void)match(std::move(network), std::move(data), use); });
+  Failure failure = failure_of([&] { (void)match(std::move(network), std::move(data), use); });
   BOOST_TEST(static_cast<int>(failure.status) == static_cast<int>(ExitStatus::bad_input));
   return failure;
 }
