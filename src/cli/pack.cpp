@@ -3,7 +3,9 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/run/directory_lock.hpp"
 #include "pack_progress.hpp"
 
 #include <fmt/format.h>
@@ -361,6 +363,16 @@ ExitStatus run_pack(Invocation& invocation) {
                         .on_bad = arguments.on_bad,
                         .progress = {}};
     if (arguments.shards > 0) options.shards = arguments.shards;
+    std::optional<DirectoryLock> lock;
+    collectively(job.comm(), [&] {
+      if (!job.is_first()) return;
+      make_directories(arguments.output, "choose another --output");
+      lock.emplace(DirectoryLockOptions{.path = arguments.output,
+                                        .job = job_name(),
+                                        .file = ".packing.lock",
+                                        .what = "directory",
+                                        .option = "--output"});
+    });
     std::optional<PackProgress> progress;
     if (job.is_first()) {
       progress.emplace();

@@ -2,26 +2,16 @@
 
 #include "lockstep/core/directory.hpp"
 #include "lockstep/io/atomic_file.hpp"
-#include "run_lock.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdlib>
 
 namespace lockstep {
 
-std::string job_name() {
-  const char* slurm = std::getenv("SLURM_JOB_ID");
-  return slurm != nullptr ? fmt::format("Slurm job {}", slurm)
-                          : fmt::format("process {}", ::getpid());
-}
-
-RunDirectory::RunDirectory(const RunDirectoryOptions& options) : path_(options.path) {
+RunDirectory::RunDirectory(const DirectoryLockOptions& options) : path_(options.path) {
   for (const std::string& directory : {path_, path_ + "/log", checkpoints()}) {
     make_directories(directory, "check --run-dir and its permissions");
   }
-  lock_ = std::make_unique<Lock>(options);
+  lock_ = std::make_unique<DirectoryLock>(options);
   taken_over_ = lock_->taken_over();
   remove_stale_temporaries(path_);
 }

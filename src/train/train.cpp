@@ -119,7 +119,7 @@ void Run::find_start() {
   const Config opening = resolve_run(config_, data->info(), comm_.size()).config;
   collectively(comm_, [&] {
     if (comm_.rank() != 0) return;
-    directory_.emplace(RunDirectoryOptions{.path = opening.run_dir, .job = job_name()});
+    directory_.emplace(DirectoryLockOptions{.path = opening.run_dir, .job = job_name()});
     checkpoints_.emplace(directory_->checkpoints(), config_.keep,
                          [this] { directory_->require_held(); });
   });

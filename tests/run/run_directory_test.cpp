@@ -78,13 +78,13 @@ ssize_t pwrite(int file, const void* bytes, size_t size, off_t offset) {
 
 namespace {
 
-RunDirectoryOptions options_for(const std::string& path, const std::string& job = "Slurm job 2") {
+DirectoryLockOptions options_for(const std::string& path, const std::string& job = "Slurm job 2") {
   return {.path = path, .job = job, .heartbeat = 50ms, .stale = 1000ms};
 }
 
 /// The error's text if the directory is refused, else empty. Checks that the status is
 /// cannot_write.
-std::string refusal(const RunDirectoryOptions& options) {
+std::string refusal(const DirectoryLockOptions& options) {
   try {
     const RunDirectory run(options);
     return {};
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(special_files_in_a_run_directory_are_refused) {
 }
 
 /// Starts two jobs at once, and returns those that hold the directory.
-std::vector<std::unique_ptr<RunDirectory>> start_two(const RunDirectoryOptions& options) {
+std::vector<std::unique_ptr<RunDirectory>> start_two(const DirectoryLockOptions& options) {
   std::vector<std::unique_ptr<RunDirectory>> runs(2);
   const auto start = [&](std::size_t i) {
     try {
@@ -298,7 +298,7 @@ BOOST_AUTO_TEST_CASE(without_locks_a_late_writer_is_waited_for) {
     std::this_thread::sleep_for(100ms);
   };
   after_the_lock_is_written = [&] { one_has_written = true; };
-  RunDirectoryOptions options = options_for(directory.path());
+  DirectoryLockOptions options = options_for(directory.path());
   options.heartbeat = 10s;  // long, because a heartbeat would also detect the other writer
   options.stale = 40s;
   options.settle = 3s;
@@ -327,7 +327,7 @@ BOOST_AUTO_TEST_CASE(a_replaced_holder_detects_it_at_its_next_heartbeat) {
 BOOST_AUTO_TEST_CASE(a_replaced_holder_changes_no_file) {
   const TemporaryDirectory directory;
   {
-    RunDirectoryOptions options = options_for(directory.path());
+    DirectoryLockOptions options = options_for(directory.path());
     options.heartbeat = 1h;
     options.stale = 4h;
     RunDirectory run(options);

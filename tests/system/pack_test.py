@@ -82,7 +82,8 @@ def pack(source, output, *more, ranks=1):
 
 def content(directory, record=True):
     """Without `record`, of packings from different sources: the record names the entries that are no samples."""
-    return {path.name: path.read_bytes() for path in directory.iterdir() if record or path.name != "packing.json"}
+    return {path.name: path.read_bytes() for path in directory.iterdir()
+            if not path.name.startswith(".") and (record or path.name != "packing.json")}
 
 
 def packed_files(directory, split="train"):
@@ -413,6 +414,25 @@ def killed_packing_goes_on_to_the_same_bytes(folder):
     assert all(earlier), earlier
 
 
+def two_packings_into_one_directory_exclude_each_other(folder):
+    source = write_imagenet(folder / "in", bad=False)
+    for i in range(60):
+        (source / "train" / CLASSES[0] / f"large_{i}.JPEG").write_bytes(encoded(picture(300 + i, 900, 900)))
+    args = pack_args(source, folder / "out", "--keep-encoded", "--short-side", 256)
+    for ranks in (1, 2):
+        first = start(args, 1)
+        lock, deadline = folder / "out" / ".packing.lock", time.monotonic() + SECONDS
+        while not (lock.exists() and f'"process":{first.pid},' in lock.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.kill(first.pid, signal.SIGSTOP)
+        refused = run([*args[:-2], "--quality", 91, "--overwrite"], ranks, expect=CANNOT_WRITE)
+        assert f"directory {folder / 'out'} is held by process {first.pid} on" in refused and "another --output" in refused, refused
+        os.kill(first.pid, signal.SIGKILL)
+        finish(first)
+    # A killed packing holds nothing.
+    run(args)
+
+
 def exif_orientation_is_ignored(folder):
     """As torchvision's ImageFolder ignores it."""
     for name, data in (("with", UNUSUAL["rotated.JPEG"]), ("without", encoded(picture(104, 20, 40)))):
@@ -431,4 +451,4 @@ if __name__ == "__main__":
           large_images_are_resized_and_encoded_again, options_that_do_not_fit_are_refused,
           validation_images_without_folders_get_their_labels_from_a_file, class_names_come_from_a_file,
           the_archives_of_imagenet_give_the_same_shards_as_its_folders, a_webdataset_is_packed_from_its_archives,
-          killed_packing_goes_on_to_the_same_bytes, exif_orientation_is_ignored])
+          killed_packing_goes_on_to_the_same_bytes, two_packings_into_one_directory_exclude_each_other, exif_orientation_is_ignored])

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <chrono>
+#include "lockstep/run/directory_lock.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,36 +9,11 @@
 
 namespace lockstep {
 
-struct RunDirectoryOptions {
-  std::string path;
-  std::string job;  ///< this job's name in messages to other jobs; see job_name()
-  std::chrono::milliseconds heartbeat = std::chrono::seconds(15);
-  /// A holder on another host counts as dead if its last heartbeat is older.
-  std::chrono::milliseconds stale = std::chrono::seconds(60);
-  /// Wait after writing the lock file if file locks do not work: must exceed the time between
-  /// finding the directory free and writing the file.
-  std::chrono::milliseconds settle = std::chrono::seconds(1);
-};
-
-/// "Slurm job 1234" inside one, else "process 5678".
-[[nodiscard]] std::string job_name();
-
 /// The directory of one run, held by one live job as long as this object lives. Rank 0 only.
-///
-/// The lock is a file `lock` with job, host, process and start time, held by flock(); a thread
-/// touches it as heartbeat. If file locks do not work, or not across hosts, only the heartbeat
-/// shows that a holder is alive. The file system's clock measures its age, so hosts' clocks do not
-/// matter.
-///
-/// A holder that was suspended, or cut off from the file system, may come back after a takeover. So
-/// each holder writes a random token to the file and checks it after taking the lock, at each
-/// heartbeat, and before it changes any file that the new holder also uses.
 class RunDirectory final {
  public:
-  /// Creates the directory, with `log/` and `checkpoints/`, and takes the lock. Error(cannot_write)
-  /// names the job and host of a live holder. Takes over a dead holder's lock; may wait for up to
-  /// `stale` to find that a holder on another host is dead.
-  explicit RunDirectory(const RunDirectoryOptions& options);
+  /// Creates the directory, with `log/` and `checkpoints/`, and takes the lock, as DirectoryLock.
+  explicit RunDirectory(const DirectoryLockOptions& options);
   ~RunDirectory();
   RunDirectory(RunDirectory&&) noexcept;
   RunDirectory& operator=(RunDirectory&&) noexcept;
@@ -59,10 +35,9 @@ class RunDirectory final {
   void write_config(std::string_view text);
 
  private:
-  class Lock;
   std::string path_;
   std::string taken_over_;
-  std::unique_ptr<Lock> lock_;
+  std::unique_ptr<DirectoryLock> lock_;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "run_lock.hpp"
+#include "lockstep/run/directory_lock.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -53,12 +54,21 @@ nanoseconds modification_time(const struct stat& status) {
 
 }  // namespace
 
-RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
-    : options_(options), path_(options.path + "/lock"), self_(this_process(options.job)) {
-  file_ = open_output(path_, O_RDWR, "remove it, or use another --run-dir");
+std::string job_name() {
+  const char* slurm = std::getenv("SLURM_JOB_ID");
+  return slurm != nullptr ? fmt::format("Slurm job {}", slurm)
+                          : fmt::format("process {}", ::getpid());
+}
+
+DirectoryLock::DirectoryLock(const DirectoryLockOptions& options)
+    : options_(options),
+      path_(options.path + "/" + options.file),
+      self_(this_process(options.job)) {
+  const std::string suggestion = fmt::format("use another {}", options.option);
+  file_ = open_output(path_, O_RDWR, suggestion.c_str());
   if (!file_) {
-    fail(ExitStatus::cannot_write, "cannot open {} ({}); check --run-dir and its permissions",
-         path_, std::strerror(errno));
+    fail(ExitStatus::cannot_write, "cannot open {} ({}); check {} and its permissions", path_,
+         std::strerror(errno), options.option);
   }
   Attempt attempt = try_lock();
   const std::optional<RunHolder> holder = read_holder();
@@ -83,7 +93,7 @@ RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
   heart_ = std::thread([this] { beat(); });
 }
 
-RunDirectory::Lock::~Lock() {
+DirectoryLock::~DirectoryLock() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -95,13 +105,13 @@ RunDirectory::Lock::~Lock() {
   [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), 0);
 }
 
-RunDirectory::Lock::Attempt RunDirectory::Lock::try_lock() {
+DirectoryLock::Attempt DirectoryLock::try_lock() {
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return Attempt::got_it;
   if (errno == EWOULDBLOCK) return Attempt::held_by_another;
   return Attempt::unsupported;  // ENOLCK, ENOSYS, EOPNOTSUPP: some network file systems
 }
 
-RunDirectory::Lock::Attempt RunDirectory::Lock::wait_until_free(const RunHolder& holder) {
+DirectoryLock::Attempt DirectoryLock::wait_until_free(const RunHolder& holder) {
   const nanoseconds first = last_heartbeat();
   // A dead machine's lock may outlive its heartbeat until the server releases it.
   const auto deadline = std::chrono::steady_clock::now() + 2 * options_.stale;
@@ -123,7 +133,7 @@ RunDirectory::Lock::Attempt RunDirectory::Lock::wait_until_free(const RunHolder&
   return attempt;
 }
 
-void RunDirectory::Lock::write_holder() {
+void DirectoryLock::write_holder() {
   std::string text = nlohmann::ordered_json{{"job", self_.job},         {"host", self_.host},
                                             {"boot", self_.boot},       {"process", self_.process},
                                             {"started", self_.started}, {"token", self_.token}}
@@ -141,7 +151,7 @@ void RunDirectory::Lock::write_holder() {
   }
 }
 
-void RunDirectory::Lock::beat() {
+void DirectoryLock::beat() {
   block_signals();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stopping_; })) {
@@ -155,7 +165,7 @@ void RunDirectory::Lock::beat() {
   }
 }
 
-std::optional<RunHolder> RunDirectory::Lock::find_successor() {
+std::optional<RunHolder> DirectoryLock::find_successor() {
   const auto now = std::chrono::steady_clock::now();
   auto holder = read_holder();
   // An unreadable or empty file names no other holder.
@@ -167,24 +177,24 @@ std::optional<RunHolder> RunDirectory::Lock::find_successor() {
   return holder;
 }
 
-void RunDirectory::Lock::require_held() {
+void DirectoryLock::require_held() {
   const auto holder = find_successor();
   if (!holder) return;
   fail(
       ExitStatus::cannot_write,
-      "run directory {} is now held by {} (process {}, since {}; this job showed no sign of life "
+      "{} {} is now held by {} (process {}, since {}; this job showed no sign of life "
       "for a while, or both started at once); this job writes nothing more to it; see that one job "
       "at a time uses it",
-      options_.path, name_of(*holder), holder->process, holder->started);
+      options_.what, options_.path, name_of(*holder), holder->process, holder->started);
 }
 
-bool RunDirectory::Lock::is_held() {
+bool DirectoryLock::is_held() {
   if (lost_) return false;
   if (std::chrono::steady_clock::now() - checked_.load() < 2 * options_.heartbeat) return true;
   return !find_successor();
 }
 
-std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
+std::optional<RunHolder> DirectoryLock::read_holder() const {
   // By name: opening again makes network file systems ask the server.
   const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return std::nullopt;
@@ -194,13 +204,13 @@ std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
   return parse_run_holder({bytes.data(), static_cast<std::size_t>(size)});
 }
 
-nanoseconds RunDirectory::Lock::last_heartbeat() const {
+nanoseconds DirectoryLock::last_heartbeat() const {
   // By name: network file systems then ask the server.
   struct stat status {};
   return ::stat(path_.c_str(), &status) == 0 ? modification_time(status) : nanoseconds(0);
 }
 
-nanoseconds RunDirectory::Lock::file_system_now() const {
+nanoseconds DirectoryLock::file_system_now() const {
   std::string name = options_.path + "/.clock.tmp-XXXXXX";
   const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
   struct stat status {};
@@ -212,16 +222,15 @@ nanoseconds RunDirectory::Lock::file_system_now() const {
   return std::chrono::system_clock::now().time_since_epoch();
 }
 
-void RunDirectory::Lock::refuse(const RunHolder& holder) const {
+void DirectoryLock::refuse(const RunHolder& holder) const {
   const auto age =
       std::chrono::duration_cast<std::chrono::seconds>(file_system_now() - last_heartbeat());
-  fail(
-      ExitStatus::cannot_write,
-      "run directory {} is held by {} (process {}, since {}, last sign of life {} s ago); wait for "
-      "it, stop it, or use "
-      "another --run-dir",
-      options_.path, name_of(holder), holder.process, holder.started,
-      std::max<std::int64_t>(0, age.count()));
+  fail(ExitStatus::cannot_write,
+       "{} {} is held by {} (process {}, since {}, last sign of life {} s ago); wait for it, stop "
+       "it, "
+       "or use another {}",
+       options_.what, options_.path, name_of(holder), holder.process, holder.started,
+       std::max<std::int64_t>(0, age.count()), options_.option);
 }
 
 }  // namespace lockstep
