@@ -6,8 +6,10 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/data/shard_file.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "lockstep/train/run_plan.hpp"
 
@@ -35,14 +37,13 @@ namespace {
 class Files final {
  public:
   explicit Files(const std::string& directory) {
-    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-      if (!entry.path().filename().string().starts_with("train-")) continue;
-      Descriptor file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
-      if (!file) fail_to_read(entry.path());
-      bytes_ += static_cast<std::int64_t>(entry.file_size());
-      sizes_.push_back(static_cast<std::int64_t>(entry.file_size()));
-      paths_.push_back(entry.path());
-      files_.push_back(std::move(file));
+    for (const std::string& name : list_shards(directory, "train")) {
+      const std::string path = directory + "/" + name;
+      const std::uint64_t bytes = require_input(path);
+      bytes_ += static_cast<std::int64_t>(bytes);
+      sizes_.push_back(static_cast<std::int64_t>(bytes));
+      paths_.emplace_back(path);
+      files_.push_back(open_input(path));
     }
   }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }

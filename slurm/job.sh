@@ -332,7 +332,10 @@ newest_checkpoint() {
   local latest=$1/checkpoints/latest name=
   if [ -L "$latest" ]; then
     readlink "$latest"
-  elif [ -f "$latest" ] && [ "$(wc -c < "$latest")" -lt 256 ] && IFS= read -r name < "$latest" && [[ $name == step-*.h5 ]]; then
+  elif [ -f "$latest" ] && [ "$(wc -c < "$latest")" -lt 256 ]; then
+    IFS= read -r name < "$latest" || true
+    name=${name%$'\r'}
+    [[ $name == step-*.h5 ]] || name=none
     echo "$name"
   else
     echo none

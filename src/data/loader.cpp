@@ -1,10 +1,12 @@
 #include "lockstep/data/loader.hpp"
 
+#include "batch_request.hpp"
 #include "loader_slot.hpp"
 #include "lockstep/core/current_error.hpp"
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/data/dropped_blocks.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
+#include "read_progress.hpp"
 #include "sample_reader.hpp"
 
 #include <algorithm>
@@ -23,30 +25,6 @@ namespace {
 
 /// How long a loader that is destroyed waits for reads in progress.
 constexpr auto longest_last_read = std::chrono::seconds(2);
-
-/// The sample that a thread reads. Written by that thread.
-class ReadMark final {
- public:
-  void begin(std::int64_t sample) noexcept {
-    since_.store(now(), std::memory_order_relaxed);
-    sample_.store(sample, std::memory_order_relaxed);
-  }
-  void end() noexcept { sample_.store(-1, std::memory_order_relaxed); }
-  /// -1: none.
-  [[nodiscard]] std::int64_t sample() const noexcept {
-    return sample_.load(std::memory_order_relaxed);
-  }
-  [[nodiscard]] std::int64_t since() const noexcept {
-    return since_.load(std::memory_order_relaxed);
-  }
-
- private:
-  static std::int64_t now() noexcept {
-    return std::chrono::steady_clock::now().time_since_epoch().count();
-  }
-  std::atomic<std::int64_t> sample_ = -1;
-  std::atomic<std::int64_t> since_ = 0;
-};
 
 std::int64_t values_of(const ImageShape& shape) noexcept {
   return shape.channels * shape.height * shape.width;
@@ -70,18 +48,16 @@ class RingLoader final : public Loader, private HostDecoding {
     allocate();
     const std::vector<TraceRow*> rows = loader_rows(options_);
     if (options_.threads == 0) own_row_ = rows.front();
-    marks_ = std::vector<ReadMark>(static_cast<std::size_t>(options_.threads));
     running_ = options_.threads;
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
       TraceRow* const row = rows[static_cast<std::size_t>(i)];
       // Made here, as an error in a thread would end the process.
       auto reader = std::make_unique<SampleReader>(dataset_, options_, normalizer_);
-      ReadMark& mark = marks_[static_cast<std::size_t>(i)];
       threads_.emplace_back(
-          [this, row, &mark, reader = std::move(reader)](const std::stop_token& stop) {
+          [this, row, i, reader = std::move(reader)](const std::stop_token& stop) {
             allow_cores(options_.cores);
-            work(stop, row, {.samples = *reader, .mark = mark});
+            work(stop, row, {.samples = *reader, .thread = i});
             const std::lock_guard lock(mutex_);
             if (--running_ == 0) batch_done_.notify_all();
           });
@@ -128,19 +104,10 @@ class RingLoader final : public Loader, private HostDecoding {
     return LoadedBatch{.request = *slot.request, .batch = batch_of(slot)};
   }
 
-  [[nodiscard]] std::int64_t samples_read() const noexcept override {
-    return samples_read_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] std::int64_t samples_read() const noexcept override { return progress_.finished(); }
   [[nodiscard]] std::string slowest_read() const override {
-    std::int64_t slowest = -1;
-    std::int64_t since = std::numeric_limits<std::int64_t>::max();
-    for (const ReadMark& mark : marks_) {
-      const std::int64_t sample = mark.sample();
-      if (sample < 0 || mark.since() >= since) continue;
-      slowest = sample;
-      since = mark.since();
-    }
-    return slowest < 0 ? std::string() : dataset_.describe(slowest);
+    const std::int64_t sample = progress_.slowest();
+    return sample == ReadProgress::none ? std::string() : dataset_.describe(sample);
   }
 
   /// Ends the threads. False if one is blocked in a read: it then must find the loader's memory
@@ -158,7 +125,7 @@ class RingLoader final : public Loader, private HostDecoding {
   /// What a thread reads with.
   struct ThreadReader {
     SampleReader& samples;
-    ReadMark& mark;
+    int thread;
   };
 
   void allocate() {
@@ -224,7 +191,7 @@ class RingLoader final : public Loader, private HostDecoding {
     slot.request.reset();
     try {
       slot.request = plan_(n);
-      if (slot.request) require_valid(*slot.request);
+      if (slot.request) check_request(*slot.request, dataset_.info().samples, options_);
     } catch (...) {
       slot.request.reset();
       slot.note(0, current_error());
@@ -233,46 +200,14 @@ class RingLoader final : public Loader, private HostDecoding {
     ended_ = !slot.request;
   }
 
-  void require_valid(const BatchRequest& request) const {
-    const std::int64_t samples = dataset_.info().samples;
-    if (options_.mix.any() && request.first % 2 != 0) {
-      fail(ExitStatus::internal,
-           "batch of positions [{}, {}) (mixing needs both samples of a pair, so an even first "
-           "position); report this",
-           request.first, request.first + request.count);
-    }
-    const Slice& step = request.step;
-    if (options_.repeats > 1 &&
-        (request.first < step.begin || request.first + request.count > step.end() ||
-         step.end() > samples)) {
-      fail(ExitStatus::internal,
-           "batch of positions [{}, {}) (it is not within its step's, [{}, {})); report this",
-           request.first, request.first + request.count, step.begin, step.end());
-    }
-    if (request.count >= 0 && request.count <= options_.batch_capacity && request.first >= 0 &&
-        request.first <= samples - request.count) {
-      return;
-    }
-    fail(ExitStatus::internal,
-         "batch of positions [{}, {}) (the loader has batches of up to {} samples, and {} "
-         "samples); report this",
-         request.first, request.first + request.count, options_.batch_capacity, samples);
-  }
-
-  /// The sample that is read at a position of the request's step.
-  [[nodiscard]] SampleCopy sample_at(const BatchRequest& request,
-                                     std::int64_t position) const noexcept {
-    if (!options_.shuffle) return {.sample = position};
-    if (options_.repeats == 1) return {.sample = order_.at(request.epoch, position)};
-    const Slice& step = request.step;
-    const std::int64_t place = spread_copies(position - step.begin, step.count, options_.repeats);
-    return order_.copy_at(request.epoch, step.begin + place, options_.repeats);
+  [[nodiscard]] SampleCopy sample_of(const LoaderSlot& slot, std::int64_t i) const noexcept {
+    return sample_at(*slot.request, slot.request->first + i, options_, order_);
   }
 
   /// Reads sample i of the slot's batch; returns the error instead of throwing.
   std::optional<Error> try_read(SampleReader& reader, LoaderSlot& slot, std::int64_t i) noexcept {
     try {
-      const SampleCopy sample = sample_at(*slot.request, slot.request->first + i);
+      const SampleCopy sample = sample_of(slot, i);
       const std::int64_t epoch = slot.request->epoch;
       const std::int64_t at = i * image_size_;
       const auto index = static_cast<std::size_t>(i);
@@ -299,8 +234,7 @@ class RingLoader final : public Loader, private HostDecoding {
   /// The engine calls this for the batch that next() has returned last.
   void decode(std::int64_t i) override {
     LoaderSlot& slot = *returned_;
-    own_reader_.decode(sample_at(*slot.request, slot.request->first + i),
-                       slot.encoded[static_cast<std::size_t>(i)],
+    own_reader_.decode(sample_of(slot, i), slot.encoded[static_cast<std::size_t>(i)],
                        slot.pixels.data() + i * image_size_);
   }
 
@@ -360,12 +294,11 @@ class RingLoader final : public Loader, private HostDecoding {
   }
 
   std::optional<Error> try_read(const ThreadReader& reader, LoaderSlot& slot, std::int64_t i) {
-    reader.mark.begin(sample_at(*slot.request, slot.request->first + i).sample);
+    progress_.begin(reader.thread, sample_of(slot, i).sample);
     std::optional<Error> error = try_read(reader.samples, slot, i);
     // Everything around the loader may be gone.
     while (abandoned_) std::this_thread::sleep_for(std::chrono::hours(1));
-    reader.mark.end();
-    samples_read_.fetch_add(1, std::memory_order_relaxed);
+    progress_.end(reader.thread);
     return error;
   }
 
@@ -400,6 +333,7 @@ class RingLoader final : public Loader, private HostDecoding {
   const Dataset& dataset_;
   const std::shared_ptr<const Dataset> shared_dataset_;  ///< keeps it for abandoned threads
   const LoaderOptions options_;
+  ReadProgress progress_{options_.threads};
   const BatchPlan plan_;
   const Normalizer normalizer_;
   const SampleOrder order_;
@@ -424,8 +358,6 @@ class RingLoader final : public Loader, private HostDecoding {
   bool ended_ = false;
   int running_ = 0;  ///< threads
   std::atomic<bool> abandoned_ = false;
-  std::atomic<std::int64_t> samples_read_ = 0;
-  std::vector<ReadMark> marks_;        ///< by thread
   std::vector<std::jthread> threads_;  ///< declared last, so stopped and destroyed first
 };
 
@@ -453,24 +385,6 @@ class LeavableLoader final : public Loader {
 };
 
 }  // namespace
-
-int loader_threads(std::int64_t asked, const LoaderOptions& options, std::int64_t share) noexcept {
-  constexpr std::int64_t most = 16;
-  if (asked >= 0) return static_cast<int>(asked);
-  if (options.format.content == ImageContent::values) return 1;
-  return static_cast<int>(
-      std::clamp(std::min(std::ssize(options.cores), share) - 1, std::int64_t{1}, most));
-}
-
-std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {
-  // Without threads, one row for the calling thread.
-  std::vector<TraceRow*> rows(static_cast<std::size_t>(std::max(1, options.threads)));
-  if (options.trace == nullptr) return rows;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = &options.trace->row(fmt::format("{} {}", options.trace_row, i));
-  }
-  return rows;
-}
 
 std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options, BatchPlan plan) {
   check_loader_options(dataset.info(), options);

@@ -6,8 +6,6 @@
 namespace lockstep {
 namespace {
 
-constexpr auto longest_after_signal = std::chrono::seconds(5);
-
 std::string text_of(const std::string& sample, StallAlarm::Clock::duration waited) {
   return fmt::format("{} has been read for {:.0f} s without an end (its file system may hang)",
                      sample.empty() ? "a sample" : sample,
@@ -22,7 +20,7 @@ void DataWait::check() {
     read_ = read;
     since_ = now;
   }
-  if (SignalFlag::received() != 0 && now - since_ > longest_after_signal) {
+  if (SignalFlag::received() != 0 && now - since_ > limits_.after_signal) {
     fail(ExitStatus::stopped,
          "stopped on request while this rank waits for data: {}; check the mount",
          text_of(loader_.slowest_read(), now - since_));

@@ -121,9 +121,16 @@ void TrainingLoop::leave_with_data_error() {
         "step {} is not saved (the replicas of local SGD differ); newest checkpoint: {}",
         state_.step, checkpoint.empty() ? "none" : checkpoint));
   }
-  collectively(parts_.comm, [this] {
-    if (parts_.steps.step().data_error()) throw Error(*parts_.steps.step().data_error());
-  });
+  try {
+    collectively(parts_.comm, [this] {
+      if (parts_.steps.step().data_error()) throw Error(*parts_.steps.step().data_error());
+    });
+  } catch (const Error& error) {
+    if (error.status() == ExitStatus::stopped) {
+      parts_.reporter.stopped(state_.step, state_.epoch, "stopped on request");
+    }
+    throw;
+  }
 }
 
 void TrainingLoop::end_run() {

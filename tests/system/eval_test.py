@@ -138,7 +138,7 @@ def paths_that_cannot_be_written_end_all_ranks(folder):
     (there / "old").write_text("old")
     before = sorted(there.iterdir())
     cases = [("--predictions", there / "no" / "p.h5", CANNOT_WRITE, "No such file"), ("--confusion", there / "no" / "c.csv", CANNOT_WRITE, "No such file"),
-             ("--predictions", there, CANNOT_WRITE, "not a file"), ("--confusion", there, CANNOT_WRITE, "not a file"),
+             ("--predictions", there, CANNOT_WRITE, "is a directory"), ("--confusion", there, CANNOT_WRITE, "is a directory"),
              ("--predictions", there / "old", USAGE, "--overwrite"), ("--confusion", there / "old", USAGE, "--overwrite")]
     for ranks in (1, 3):
         for option, path, status, text in cases:

@@ -118,6 +118,7 @@ def a_signal_ends_a_run_whose_data_never_come(folder):
         assert f"rank {ranks - 1} on {HOST}" in output or ranks == 1, output
         stopped = events(pieces, "step")[-1]["step"]
         assert state(latest(pieces))["step"] == stopped, output
+        assert events(pieces)[-1]["reason"] == "stopped on request", events(pieces)[-1]
         for run_dir in (pieces, whole):
             run([*train_args(data, run_dir, *lasting), "--max-steps", stopped + 3], ranks)
         assert_same_run(pieces, whole)
