@@ -78,6 +78,36 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
         run(train_args(data, mount / "run", "--max-steps", 8))
 
 
+def a_best_model_found_on_a_full_disk_is_saved_as_it_was(folder):
+    data = write_shards(folder / "data", samples=64)
+    write_shards(data, samples=64, shards=1, split="val", seed=1)
+    for ranks in (1, 2):
+        with small_disk(folder / f"small-{ranks}", "3m") as mount:
+            filler = mount / "filler"
+            with open(filler, "wb") as file:
+                file.write(b"x" * (3 * 2**20 - 200_000))  # space for logs, but not for a checkpoint
+            made = mount / "run"
+            process = start(train_args(data, made, "--epochs", 2000, "--save-every", 1000), ranks)
+            wait_for_step(made, 16, process)
+            deadline = time.monotonic() + SECONDS
+            while "no checkpoint of step" not in (made / "log" / "rank-00000.log").read_text():
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.01)
+            evaluations = len(events(made, "eval"))
+            while len(events(made, "eval")) < evaluations + 2:
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.01)
+            filler.unlink()
+            process.send_signal(signal.SIGUSR1)
+            status, output = finish(process)
+            assert status == STOPPED, f"{status}\n{output}"
+            best = max(events(made, "eval"), key=lambda event: event["top1"])
+            saved = made / "checkpoints" / "best"
+            assert state(saved)["step"] == state(latest(made))["best_step"] == best["step"], (best, state(saved))
+            evaluated = json.loads(run(["eval", "--checkpoint", saved, "--data", data, "--json"]).splitlines()[-1])
+            assert evaluated["top1"] == best["top1"], (evaluated, best)
+
+
 def a_job_whose_directory_was_taken_over_writes_nothing_more(folder):
     """The job was suspended for so long that the other job considered it dead."""
     data = write_shards(folder / "data", samples=640)
@@ -207,6 +237,7 @@ def of_short_epochs_not_every_end_is_checked_and_saved(folder):
 
 if __name__ == "__main__":
     main([a_killed_job_loses_at_most_the_steps_since_the_last_save, a_full_disk_leaves_the_last_good_checkpoint,
+          a_best_model_found_on_a_full_disk_is_saved_as_it_was,
           a_job_whose_directory_was_taken_over_writes_nothing_more,
           of_short_epochs_not_every_end_is_checked_and_saved,
           the_best_model_is_saved_though_another_save_is_in_progress, no_step_waits_for_a_save])
