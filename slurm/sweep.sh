@@ -17,7 +17,11 @@ read_sweep() {
     shift
   done
   [[ $max_parallel =~ ^([1-9][0-9]*)?$ ]] || give_up 64 "--max-parallel $max_parallel (not a number of runs); give a number from 1"
-  mapfile -t lines < <(grep -vE '^[[:space:]]*(#|$)' "$sweep_file")
+  case $(head -c 2 "$sweep_file" | od -An -tx1 | tr -d ' ') in
+    fffe | feff) give_up 65 "$sweep_file is text in UTF-16 (UTF-8 is read); save it as UTF-8, such as: iconv -f UTF-16 -t UTF-8 $sweep_file" ;;
+  esac
+  # Windows' editors write a byte order mark and carriage returns, which are no part of an option.
+  mapfile -t lines < <(LC_ALL=C sed $'1s/^\xEF\xBB\xBF//; s/\r$//' "$sweep_file" | grep -vE '^[[:space:]]*(#|$)')
   [ ${#lines[@]} -gt 0 ] || give_up 65 "no options in $sweep_file (one line for each run)"
   mapfile -t names < <(printf '%s\n' "${lines[@]}" | name_lines)
   local twice

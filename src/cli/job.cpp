@@ -5,7 +5,7 @@
 #include "lockstep/core/current_error.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/exit_advice.hpp"
-#include "lockstep/doctor/facts.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <thread>
@@ -111,11 +110,7 @@ std::optional<ExitStatus> refuse_small_limit() {
     require_address_space(least_address_space, "to start");
     return std::nullopt;
   } catch (const Error& error) {
-    const auto lookup = [](const char* name) -> std::optional<std::string> {
-      const char* const value = std::getenv(name);
-      return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-    };
-    if (doctor::read_launch(lookup).process == 0) {
+    if (rank_before_start() == 0) {
       print_error(error.what());
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -48,12 +48,16 @@ void print_help() {
 ExitStatus dispatch(int& argc, char**& argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
-    const std::string problem =
-        "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); ";
-    if (terminal_facts().has_launcher) fail(ExitStatus::usage, "{}see lockstep --help", problem);
-    print_error(problem + "give one of these, or see lockstep --help");
-    fmt::print(stderr, "\n{}\ntry: {}\n", list_of_commands(), line_to_try);
-    return ExitStatus::usage;
+    const auto show_commands = [](bool is_first) -> ExitStatus {
+      if (is_first) {
+        fmt::print(stderr, "{}\ntry: {}\n\n", list_of_commands(), line_to_try);
+      }
+      fail(ExitStatus::usage,
+           "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); give "
+           "one of those above, or see lockstep --help");
+    };
+    if (!terminal_facts().has_launcher) return show_commands(true);
+    return run_job(argc, argv, [&](Job& job) { return show_commands(job.is_first()); });
   }
   const std::string& name = words.front();
   if (name == "--help" || name == "-h" || name == "help") {

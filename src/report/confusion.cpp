@@ -1,11 +1,11 @@
 #include "lockstep/report/confusion.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <sstream>
 #include <system_error>
 
 namespace lockstep::report {
@@ -49,7 +49,7 @@ void keep_most_frequent(Confusion& confusion, std::size_t most) {
 }  // namespace
 
 Confusion read_confusion(const std::string& path, std::size_t most) {
-  std::ifstream file = open_input_stream(path, "write it with lockstep eval --confusion");
+  std::istringstream file(read_text_file(path));
   std::vector<std::string> fields;
   Confusion confusion;
   if (read_record(file, fields)) confusion.classes.assign(fields.begin() + 1, fields.end());

@@ -48,6 +48,13 @@ void limit_send_buffers() {
 
 }  // namespace
 
+int rank_before_start() noexcept {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* const rank = std::getenv(name)) return std::atoi(rank);
+  }
+  return 0;
+}
+
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   if (may_have_peers()) {
     limit_send_buffers();

@@ -131,6 +131,55 @@ def texts_of_checkpoints_reach_no_terminal_as_controls(folder):
         check_harmless(output.encode(), args)
 
 
+# What Windows' editors add: a byte order mark, and carriage returns.
+def windows(text):
+    return b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+
+
+def texts_of_windows_editors_are_read_by_every_command(folder):
+    """Each command gives with such a file what it gives with the plain one, and names UTF-16."""
+    images = folder / "in"
+    for part, name in (("train", "n01"), ("train", "n02"), ("val", "."), ("val", ".")):
+        (images / part / name).mkdir(parents=True, exist_ok=True)
+    for i, path in enumerate(["train/n01/a.png", "train/n02/b.png", "val/c.png", "val/d.png"]):
+        (images / path).write_bytes(png(np.full((8, 8, 3), 20 * i, "u1")))
+    pack = ["pack", "--from", "folder", "--input", images, "--image-size", 8]
+    texts = {"labels": "c.png n02\nd.png n01\n", "names": "n01 tench, Tinca\nn02 goldfish\n", "ids": "7 n02\n9 n01\n", "numbers": "7\n9\n",
+             "confusion": "true class,cat,dog\ncat,3,1\ndog,0,4\n", "config": "# my run\nmodel=mini-resnet\nwidth=8\nlr=0.05\n"}
+    data = write_shards(folder / "data", classes=2)
+    run(train_args(data, folder / "run", "--epochs", 1))
+    # Each: the text that is written in three ways, and the command that reads it from a path.
+    readers = [("labels", lambda path, out: [*pack, "--output", out, "--val-labels", path]),
+               ("names", lambda path, out: [*pack, "--output", out, "--val-labels", folder / "plain-labels", "--class-names", path]),
+               ("ids", lambda path, out: [*pack, "--output", out, "--val-labels", folder / "plain-numbers", "--class-ids", path]),
+               ("numbers", lambda path, out: [*pack, "--output", out, "--val-labels", path, "--class-ids", folder / "plain-ids"]),
+               ("confusion", lambda path, out: ["report", folder / "run", "--confusion", path, "-o", out]),
+               ("config", lambda path, out: ["train", "--config", path, "--print-config"])]
+    for name, text in texts.items():
+        (folder / f"plain-{name}").write_text(text)
+        (folder / f"windows-{name}").write_bytes(windows(text))
+        (folder / f"utf16-{name}").write_bytes(text.encode("utf-16"))
+    for name, command_of in readers:
+        results = []
+        for kind in ("plain", "windows"):
+            out = folder / f"out-{name}-{kind}"
+            output = run(command_of(folder / f"{kind}-{name}", out)).replace(str(out), "OUT")
+            written = {path.name: path.read_bytes() for path in out.iterdir()} if out.is_dir() else out.read_bytes() if out.exists() else output
+            results.append(written)
+        assert results[0] == results[1], name
+        status, refused = finish(start(command_of(folder / f"utf16-{name}", folder / "refused")))
+        assert status == BAD_INPUT and "UTF-16" in refused and f"utf16-{name}" in refused and refused.count("lockstep: error") == 1, refused
+
+
+def invisible_characters_of_a_configuration_are_shown(folder):
+    for text, shown_as in (("\u200bmodel=mlp\n", "\\xe2\\x80\\x8bmodel"), ("mo\u00addel=mlp\n", "\\xc2\\xad"), ("\u202e\n", "\\xe2\\x80\\xae"),
+                           ("model=mlp\n\ufeffwidth=8\n", "\\xef\\xbb\\xbfwidth"), ("lr=\u206060.1\n", "\\xe2\\x81\\xa0")):
+        (folder / "run.conf").write_text(text)
+        output = shown(["train", "--config", folder / "run.conf", "--print-config"], expect=USAGE)
+        assert shown_as in output and "run.conf" in output, output
+
+
 if __name__ == "__main__":
     main([names_from_files_reach_no_terminal_as_controls, errors_escape_names, texts_of_checkpoints_reach_no_terminal_as_controls,
+          texts_of_windows_editors_are_read_by_every_command, invisible_characters_of_a_configuration_are_shown,
           what_each_option_takes_is_said_when_a_value_is_refused])

@@ -13,6 +13,9 @@ class MpiEnvironment final {
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 };
 
+/// This process's rank as its launcher tells it, without MPI; 0 if there is no launcher.
+[[nodiscard]] int rank_before_start() noexcept;
+
 /// Ends every rank of the job with `status` (MPI_Abort), after 0.25 s in which the launcher
 /// forwards what this rank has printed.
 [[noreturn]] void abort_job(int status) noexcept;
