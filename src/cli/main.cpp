@@ -50,7 +50,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
   if (words.empty()) {
     const auto show_commands = [](bool is_first) -> ExitStatus {
       if (is_first) {
-        fmt::print(stderr, "{}\ntry: {}\n\n", list_of_commands(), line_to_try);
+        fmt::print(stderr, "\n{}\ntry: {}\n\n", list_of_commands(), line_to_try);
       }
       fail(ExitStatus::usage,
            "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); give "

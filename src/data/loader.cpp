@@ -131,9 +131,11 @@ class RingLoader final : public Loader, private HostDecoding {
   void allocate() {
     HostMemory* const memory = options_.format.memory;
     const auto capacity = static_cast<std::size_t>(options_.batch_capacity);
-    const std::size_t images = capacity * static_cast<std::size_t>(image_size_);
+    // With mixing, two partners that are not in the batch follow it.
+    const std::size_t read = capacity + (mixes_partners() ? 2 : 0);
+    const std::size_t images = read * static_cast<std::size_t>(image_size_);
     for (LoaderSlot& slot : slots_) {
-      slot.labels = HostBuffer<std::int32_t>(memory, capacity);
+      slot.labels = HostBuffer<std::int32_t>(memory, read);
       if (options_.mix.any()) slot.mixes = HostBuffer<ImageMix>(memory, capacity);
       if (!options_.drop_probabilities.empty()) {
         slot.dropped = HostBuffer<std::uint64_t>(memory, capacity);
@@ -204,23 +206,17 @@ class RingLoader final : public Loader, private HostDecoding {
     return sample_at(*slot.request, slot.request->first + i, options_, order_);
   }
 
+  /// Whether a batch of values may begin or end between the samples of a pair.
+  [[nodiscard]] bool mixes_partners() const noexcept {
+    return options_.mix.any() && !takes_pixels_;
+  }
+
   /// Reads sample i of the slot's batch; returns the error instead of throwing.
   std::optional<Error> try_read(SampleReader& reader, LoaderSlot& slot, std::int64_t i) noexcept {
     try {
       const SampleCopy sample = sample_of(slot, i);
-      const std::int64_t epoch = slot.request->epoch;
-      const std::int64_t at = i * image_size_;
-      const auto index = static_cast<std::size_t>(i);
-      slot.labels[index] =
-          takes_pixels_ ? reader.read(epoch, sample,
-                                      SampleReader::PixelTarget{
-                                          .pixels = slot.pixels.data() + at,
-                                          .cut = slot.cuts.data() + i,
-                                          .encoded = encodes_ ? &slot.encoded[index] : nullptr,
-                                          .file = encodes_ ? &slot.files[index] : nullptr})
-                        : reader.read(epoch, sample, slot.images.data() + at);
-      if (options_.random_erasing > 0) erase(slot, i, sample);
-      if (options_.mix.any()) mix(slot, i);
+      read_image(reader, slot, sample, i);
+      if (options_.mix.any()) mix(reader, slot, i);
       if (!options_.drop_probabilities.empty()) {
         slot.dropped[static_cast<std::size_t>(i)] = draw_dropped_blocks(
             options_.drop_probabilities, options_.seed, slot.request->epoch, sample);
@@ -229,6 +225,22 @@ class RingLoader final : public Loader, private HostDecoding {
     } catch (...) {
       return current_error();
     }
+  }
+
+  /// Reads a sample to place i of the slot, as it is before mixing.
+  void read_image(SampleReader& reader, LoaderSlot& slot, SampleCopy sample, std::int64_t i) {
+    const std::int64_t epoch = slot.request->epoch;
+    const std::int64_t at = i * image_size_;
+    const auto index = static_cast<std::size_t>(i);
+    slot.labels[index] = takes_pixels_
+                             ? reader.read(epoch, sample,
+                                           SampleReader::PixelTarget{
+                                               .pixels = slot.pixels.data() + at,
+                                               .cut = slot.cuts.data() + i,
+                                               .encoded = encodes_ ? &slot.encoded[index] : nullptr,
+                                               .file = encodes_ ? &slot.files[index] : nullptr})
+                             : reader.read(epoch, sample, slot.images.data() + at);
+    if (options_.random_erasing > 0) erase(slot, i, sample);
   }
 
   /// The engine calls this for the batch that next() has returned last.
@@ -248,23 +260,35 @@ class RingLoader final : public Loader, private HostDecoding {
     }
   }
 
-  /// Mixes a pair whose second sample is i. A last sample without a partner stays as it is.
-  void mix(LoaderSlot& slot, std::int64_t i) noexcept {
-    const auto sample = static_cast<std::int32_t>(i);
-    if (i % 2 == 0) {
-      slot.mixes[static_cast<std::size_t>(i)] = {.partner = sample};
+  /// Mixes sample i with its partner, if that is read: the samples at offsets 2k and 2k + 1 of the
+  /// step are a pair. A partner that belongs to another micro-batch is read here too, so ranks do
+  /// not change what is mixed. The step's last sample may have no partner and stays as it is.
+  void mix(SampleReader& reader, LoaderSlot& slot, std::int64_t i) {
+    const BatchRequest& request = *slot.request;
+    const Slice step = step_of(request);
+    const std::int64_t offset = request.first + i - step.begin;
+    const std::int64_t first = request.first + i - offset % 2;  // position of the pair's first
+    const std::int64_t begin = first - request.first;           // its index in the batch
+    const bool has_second = first + 1 < step.end();
+    if (!has_second) {
+      slot.mixes[static_cast<std::size_t>(i)] = {.partner = static_cast<std::int32_t>(i)};
       return;
     }
-    PhiloxStream random =
-        mixing_stream(options_.seed, slot.request->epoch, (slot.request->first + i) / 2);
+    if (offset % 2 == 0 && i + 1 < request.count) return;  // mixed when the second is read
+    const std::int64_t one = begin >= 0 ? begin : options_.batch_capacity;
+    const std::int64_t other = begin + 1 < request.count ? begin + 1 : options_.batch_capacity + 1;
+    if (one != begin) read_image(reader, slot, sample_at(request, first, options_, order_), one);
+    if (other != begin + 1) read_image(reader, slot, sample_at(request, first + 1, options_, order_), other);
+    PhiloxStream random = mixing_stream(options_.seed, request.epoch, first / 2);
     ImageMix mix = draw_mix(random, options_.mix, options_.image);
-    mix.partner = sample;
-    slot.mixes[static_cast<std::size_t>(i - 1)] = mix;
-    mix.partner = sample - 1;
-    slot.mixes[static_cast<std::size_t>(i)] = mix;
+    for (const auto& [sample, partner] : {std::pair(one, other), std::pair(other, one)}) {
+      if (sample >= request.count) continue;
+      mix.partner = static_cast<std::int32_t>(partner);
+      slot.mixes[static_cast<std::size_t>(sample)] = mix;
+    }
     if (takes_pixels_) return;
-    float* const image = slot.images.data() + i * image_size_;
-    mix_pair(mix, options_.image, options_.format.layout, image - image_size_, image);
+    mix_pair(mix, options_.image, options_.format.layout, slot.images.data() + one * image_size_,
+             slot.images.data() + other * image_size_);
   }
 
   void read_sample(SampleReader& reader, LoaderSlot& slot, std::int64_t i) {
@@ -312,7 +336,10 @@ class RingLoader final : public Loader, private HostDecoding {
       // Four ranges per thread and batch, so that the threads end a batch at about the same time.
       std::int64_t count =
           std::max<std::int64_t>(1, slot->count() / (std::int64_t{4} * options_.threads));
-      if (options_.mix.any()) count += count % 2;  // one thread reads both samples of a pair
+      if (options_.mix.any()) {  // one thread reads both samples of a pair
+        const Slice step = step_of(*slot->request);
+        count += (slot->request->first + begin + count - step.begin) % 2;
+      }
       const std::int64_t end = std::min(slot->count(), begin + count);
       slot->assigned = end;
       const std::int64_t batch = assigning_;

@@ -132,7 +132,7 @@ void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64
   const std::optional<std::int64_t> between = begin_within_pair(geometry, position);
   if (!between) return;
   fail(ExitStatus::usage,
-       "--mixup {} and --cutmix {} cannot mix pairs in a global batch of {} ({} ranks x {} "
+       "--mixup {} and --cutmix {} cannot mix pairs on GPUs in a global batch of {} ({} ranks x {} "
        "micro-steps: a micro-batch begins at position {}, between the two samples of a pair); use "
        "a multiple of {}, from the beginning of an epoch",
        config.mixup, config.cutmix, geometry.global_batch, geometry.world_size, geometry.accumulate,

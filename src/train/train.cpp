@@ -151,7 +151,6 @@ void Run::plan() {
                            .data_identity = data().info().identity,
                            .graph = graph()},
                           start_.state);
-  check_pairs(plan.config, geometry_, state_.position);
   last_step_ = last_step_of(plan.config, geometry_, state_);
 }
 
@@ -258,6 +257,9 @@ void Run::open_loaders() {
                         {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
                         {&data(), validation_.get()});
   loading_ = loader_options(plan, session_->engine().input_format());
+  if (loading_.format.content == ImageContent::pixels) {
+    check_pairs(plan.config, geometry_, state_.position);
+  }
   loading_.drop_probabilities = drop_probabilities(graph());
   loading_.batch_capacity = geometry_.largest_micro_batch();
   loading_.cores = job_.binding.allowed;

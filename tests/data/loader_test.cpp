@@ -252,6 +252,60 @@ BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_s
   }
 }
 
+BOOST_AUTO_TEST_CASE(slices_that_separate_pairs_are_mixed_as_the_whole_batch) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.random_erasing = 0.5;
+  options.mix = {.mixup = 0.4, .cutmix = 1};
+  options.batch_capacity = samples;
+  struct Mixed {
+    std::vector<float> images;
+    std::vector<std::int32_t> labels;
+    std::vector<std::int32_t> partners;  ///< their labels
+    std::vector<ImageMix> mixes;
+    bool operator==(const Mixed&) const = default;
+  };
+  const auto append = [&](const Slice& slice, const Slice& step, Mixed& all) {
+    const auto loader =
+        make_loader(*fixture.dataset, options, [&](std::int64_t n) -> std::optional<BatchRequest> {
+          if (n > 0) return std::nullopt;
+          return BatchRequest{
+              .epoch = 1, .first = step.begin + slice.begin, .count = slice.count, .step = step};
+        });
+    const auto loaded = loader->next();
+    const Batch& batch = loaded->batch;
+    all.images.insert(all.images.end(), batch.images, batch.images + batch.size * 90);
+    all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
+    for (std::int64_t i = 0; i < batch.size; ++i) {
+      all.mixes.push_back(batch.mixes[i]);
+      all.mixes.back().partner = 0;
+      all.partners.push_back(batch.labels[batch.mixes[i].partner]);
+    }
+  };
+  for (const std::int64_t repeats : {1, 2}) {
+    options.repeats = repeats;
+    for (const Slice step : {Slice{.begin = 0, .count = 16}, Slice{.begin = 0, .count = 9},
+                             Slice{.begin = 9, .count = 9}, Slice{.begin = 3, .count = 14}}) {
+      options.threads = 0;
+      Mixed whole;
+      append({.begin = 0, .count = step.count}, step, whole);
+      const auto unmixed = std::ranges::count(whole.mixes, 1.0F, &ImageMix::weight);
+      BOOST_TEST(unmixed < step.count / 2);
+      for (const int threads : {0, 1, 3}) {
+        options.threads = threads;
+        for (const std::int64_t ranks : {2, 3, 4, 5}) {
+          Mixed joined;
+          for (std::int64_t rank = 0; rank < ranks; ++rank) {
+            append(slice_of(step.count, ranks, rank), step, joined);
+          }
+          BOOST_TEST((joined == whole),
+                     step.count << " from " << step.begin << " on " << ranks << " ranks");
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(copies_need_a_batch_within_its_step) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);

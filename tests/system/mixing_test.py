@@ -76,17 +76,35 @@ def evaluation_is_the_plain_cross_entropy_of_whole_images(folder):
     assert math.isclose(loss, results[0][-1][0], rel_tol=1e-6), (loss, results)
 
 
-def a_batch_that_separates_pairs_is_refused_on_all_ranks(folder):
+def slices_that_separate_pairs_are_mixed_as_on_one_rank(folder):
     data = write_shards(folder / "data", samples=100)
+    for batch in (9, 16, 18):
+        run(mlp_args(data, folder / f"{batch}-1", batch=batch))
+        for ranks, more in ((2, []), (3, []), (4, []), (2, ["--accumulate", 2])):
+            name = folder / f"{batch}-{ranks}{''.join(more[:1])}"
+            run(mlp_args(data, name, *more, batch=batch), ranks)
+            assert_close(losses(folder / f"{batch}-1"), losses(name))
+    # Resumed in the middle of an epoch, also with another global batch there.
+    whole, pieces = folder / "whole", folder / "pieces"
+    run(mlp_args(data, whole, batch=9), 2)
+    run(mlp_args(data, pieces, "--max-steps", 5, batch=9), 2)
+    run(mlp_args(data, pieces, batch=9), 2)
+    assert_same_run(whole, pieces)
+    run(mlp_args(data, folder / "other", "--max-steps", 1, batch=9))
+    run(mlp_args(data, folder / "other", "--allow-batch-change", batch=10), 3)
+
+
+def a_device_refuses_a_batch_that_separates_pairs(folder):
+    if not os.path.isdir(HOST_MODULE):
+        raise Skipped("there is no host module")
+    data = write_shards(folder / "data", samples=100)
+    device = {"LOCKSTEP_MODULE_PATH": HOST_MODULE}
     for ranks, batch, begin in ((1, 9, 9), (2, 18, 9), (3, 16, 11)):
-        output = run(mlp_args(data, folder / "run", batch=batch), ranks, expect=USAGE)
-        assert f"begins at position {begin}" in output and f"a multiple of {2 * ranks}" in output, output
-    run(mlp_args(data, folder / "run", "--max-steps", 1, batch=9, augmented=False))
-    output = run(mlp_args(data, folder / "run", "--allow-batch-change", batch=10), expect=USAGE)
-    assert "begins at position 9" in output, output
+        output = run(mlp_args(data, folder / "run", "--device", "cuda", "--comm", "mpi", batch=batch), ranks, env=device, expect=USAGE)
+        assert "on GPUs" in output and f"begins at position {begin}" in output and f"a multiple of {2 * ranks}" in output, output
 
 
 if __name__ == "__main__":
     main([a_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run, the_same_pairs_are_mixed_on_any_number_of_ranks,
           a_device_trains_on_the_same_images_and_targets, generated_images_are_mixed_too,
-          evaluation_is_the_plain_cross_entropy_of_whole_images, a_batch_that_separates_pairs_is_refused_on_all_ranks])
+          evaluation_is_the_plain_cross_entropy_of_whole_images, slices_that_separate_pairs_are_mixed_as_on_one_rank, a_device_refuses_a_batch_that_separates_pairs])

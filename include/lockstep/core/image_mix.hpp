@@ -26,7 +26,7 @@ struct alignas(16) PixelBox {
 /// if the box is not empty, its own with the partner's pixels in the box (CutMix). A sample that is
 /// not mixed is its own partner.
 struct ImageMix {
-  std::int32_t partner = 0;  ///< index in the batch
+  std::int32_t partner = 0;  ///< index in the batch; of values, it may be that of a label behind it
   float weight = 1.0F;       ///< in [0, 1]
   PixelBox box = {};
   friend bool operator==(const ImageMix&, const ImageMix&) = default;

@@ -24,7 +24,7 @@ struct BatchRequest {
   std::int64_t epoch = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  Slice step{.begin = 0, .count = 0};  ///< positions of the global batch; for `repeats` above 1
+  Slice step{.begin = 0, .count = 0};  ///< positions of the global batch; for `repeats` and mixing
   friend bool operator==(const BatchRequest&, const BatchRequest&) = default;
 };
 
@@ -42,7 +42,8 @@ struct LoaderOptions {
   std::int64_t crop_padding = 4;
   AutoAugmentOptions auto_augment = {};  ///< evaluation: none
   double random_erasing = 0;             ///< probability; evaluation: 0
-  MixOptions mix = {};  ///< if any, batches begin at even positions; evaluation: none
+  MixOptions mix =
+      {};  ///< for engines that take pixels, no batch separates a pair; evaluation: none
   /// By block, the probability of stochastic depth; empty, as in evaluations: none.
   std::vector<float> drop_probabilities = {};
   std::uint64_t seed = 0;

@@ -9,15 +9,16 @@
 
 namespace lockstep {
 
-/// Mixing of the samples at positions 2k and 2k + 1 of an epoch's order, timm's mode `pair`. If
-/// both kinds are enabled, each pair gets one of them with probability 1/2.
+/// Mixing of the samples 2k and 2k + 1 of each global batch, timm's mode `pair`. If both kinds are
+/// enabled, each pair gets one of them with probability 1/2.
 struct MixOptions {
   double mixup = 0;   ///< alpha of the weights' distribution, Beta(alpha, alpha); 0: no mixup
   double cutmix = 0;  ///< the same for CutMix
   [[nodiscard]] bool any() const noexcept { return mixup > 0 || cutmix > 0; }
 };
 
-/// Random numbers for pair k. A pure function of its arguments, so a run can resume anywhere.
+/// Random numbers for the pair whose first sample is at position 2k or 2k + 1 of the epoch. A pure
+/// function of its arguments, so a run can resume anywhere.
 [[nodiscard]] inline PhiloxStream mixing_stream(std::uint64_t seed, std::int64_t epoch,
                                                 std::int64_t pair) noexcept {
   return {seed, RandomPurpose::mixing, static_cast<std::uint64_t>(pair),

@@ -33,8 +33,8 @@ struct RunPlan {
 /// data set.
 void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_size);
 
-/// Error(usage) if samples are mixed in pairs and micro-batches separate a pair. `position`: in the
-/// epoch, of the first step.
+/// Error(usage) if samples are mixed in pairs and micro-batches separate a pair; for engines that
+/// take pixels, which mix within a micro-batch. `position`: in the epoch, of the first step.
 void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64_t position);
 
 /// The global batch of a resumed run: the checkpoint's, at any number of ranks. Error(usage) if the
