@@ -15,14 +15,14 @@ Error lacks_memory(std::string_view what) {
     return {ExitStatus::usage, fmt::format("{} ({}); raise the limit", what, limit)};
   }
   return {ExitStatus::internal,
-          fmt::format("{} (an allocation failed on {}); use a smaller --batch-size, or fewer ranks "
+          fmt::format("{} (an allocation failed on this rank); use a smaller batch, or fewer ranks "
                       "a node",
-                      what, host_name())};
+                      what)};
 }
 
 Error cannot_start_thread() {
   const std::string limit = describe_address_space();
-  if (!limit.empty()) return lacks_memory("memory ran out: a thread cannot start");
+  if (!limit.empty()) return lacks_memory("out of memory: a thread cannot start");
   return {
       ExitStatus::usage,
       fmt::format("a thread cannot start on {} (the limit of processes and threads is reached); "
@@ -38,10 +38,10 @@ Error current_error() {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return lacks_memory("memory ran out");
+    return lacks_memory("out of memory");
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) return cannot_start_thread();
-    if (error.code() == std::errc::not_enough_memory) return lacks_memory("memory ran out");
+    if (error.code() == std::errc::not_enough_memory) return lacks_memory("out of memory");
     return {ExitStatus::internal, error.what()};
   } catch (const std::exception& error) {
     return {ExitStatus::internal, error.what()};

@@ -82,13 +82,13 @@ BOOST_AUTO_TEST_CASE(memory_that_ran_out_names_the_limit,
   const auto no_thread = [] {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   };
-  BOOST_TEST(says(error_of(no_memory), "memory ran out"));
+  BOOST_TEST(says(error_of(no_memory), "out of memory"));
   BOOST_TEST((error_of(no_memory).status() == ExitStatus::internal));
   BOOST_TEST(says(error_of(no_thread), "ulimit -u"));
   BOOST_TEST((error_of(no_thread).status() == ExitStatus::usage));
   const Limit limit(RLIMIT_AS, 4000 * mib);
   for (const auto& work : {std::function<void()>(no_memory), std::function<void()>(no_thread)}) {
-    BOOST_TEST(says(error_of(work), "memory ran out"), error_of(work).what());
+    BOOST_TEST(says(error_of(work), "out of memory"), error_of(work).what());
     BOOST_TEST(says(error_of(work), "ulimit -v allows 4000 MiB"), error_of(work).what());
     BOOST_TEST((error_of(work).status() == ExitStatus::usage));
   }

@@ -162,7 +162,6 @@ def unusual_files_become_rgb_jpeg(folder):
             image = Image.open(io.BytesIO(data))
             expected = picture(102, 30, 70) if label else Image.open(io.BytesIO(UNUSUAL["cmyk.JPEG"])).convert("RGB")
             assert image.format == "JPEG" and image.mode == "RGB" and image.size == expected.size, image
-            # CMYK is converted as decode_jpeg does, which Pillow does almost in the same way.
             difference = np.abs(np.asarray(image).astype(int) - np.asarray(expected)).mean()
             assert difference < 6, difference
 
