@@ -9,8 +9,8 @@ void check_request(const BatchRequest& request, std::int64_t samples,
   const Slice step = options.repeats > 1 ? request.step : step_of(request);
   const std::int64_t last = request.first + request.count;
   const bool takes_pixels = options.format.content == ImageContent::pixels;
-  const bool splits_pair = (request.first - step.begin) % 2 != 0 ||
-                           ((last - step.begin) % 2 != 0 && last < step.end());
+  const bool splits_pair =
+      (request.first - step.begin) % 2 != 0 || ((last - step.begin) % 2 != 0 && last < step.end());
   if (options.mix.any() && takes_pixels && splits_pair) {
     fail(ExitStatus::internal,
          "batch of positions [{}, {}) (a device mixes pairs within the batch); report this",

@@ -278,7 +278,8 @@ class RingLoader final : public Loader, private HostDecoding {
     const std::int64_t one = begin >= 0 ? begin : options_.batch_capacity;
     const std::int64_t other = begin + 1 < request.count ? begin + 1 : options_.batch_capacity + 1;
     if (one != begin) read_image(reader, slot, sample_at(request, first, options_, order_), one);
-    if (other != begin + 1) read_image(reader, slot, sample_at(request, first + 1, options_, order_), other);
+    if (other != begin + 1)
+      read_image(reader, slot, sample_at(request, first + 1, options_, order_), other);
     PhiloxStream random = mixing_stream(options_.seed, request.epoch, first / 2);
     ImageMix mix = draw_mix(random, options_.mix, options_.image);
     for (const auto& [sample, partner] : {std::pair(one, other), std::pair(other, one)}) {
