@@ -18,11 +18,28 @@ TensorIndex index_of(const Tensors& tensors) {
   return index;
 }
 
+/// Error(bad_input) if the file has the tensor under a name that a wrapper has extended, as
+/// PyTorch's DataParallel ("module.") and torch.compile ("_orig_mod.") do.
+void refuse_prefix(const TensorIndex& index, const std::string& name, std::string_view where) {
+  for (const auto& [stored, tensor] : index) {
+    if (!stored.ends_with("." + name)) continue;
+    const std::string prefix = stored.substr(0, stored.size() - name.size());
+    fail(ExitStatus::bad_input,
+         "the checkpoint has {}/{} under the name {} (a module around the network was saved, such "
+         "as "
+         "PyTorch's DataParallel); write the names without {}: python3 -c \"import h5py, sys; g = "
+         "h5py.File(sys.argv[1], 'a')['{}']; [g.move(n, n[{}:]) for n in list(g) if "
+         "n.startswith('{}')]\" FILE",
+         where, name, stored, prefix, where, prefix.size(), prefix);
+  }
+}
+
 /// The file's tensor with this name and shape.
 const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string& name,
                                      const Shape& shape, std::string_view where) {
   const auto found = index.find(name);
   if (found == index.end()) {
+    refuse_prefix(index, name, where);
     fail(ExitStatus::bad_input,
          "the checkpoint has no {}/{} ({} is expected there; it is another model's); give the "
          "--model "

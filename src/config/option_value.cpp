@@ -84,6 +84,10 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::string& 
   if (text.find_last_not_of(blanks) + 1 != text.size() || text.find_first_of(blanks) == 0) {
     refuse(spec, text, "text without blanks at its ends, which a configuration file cannot hold");
   }
+  if (text == "~" || text.starts_with("~/")) {
+    refuse(spec, text, "a path as it is, since shells expand ~ only where a word begins with it",
+           fmt::format("write --{} ~/... without =, or the whole path", spec.name));
+  }
   if (!spec.choices.empty()) static_cast<void>(parse_choice(spec, text));
   value = text;
 }

@@ -448,6 +448,15 @@ BOOST_AUTO_TEST_CASE(an_unreadable_file_is_no_input) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_tilde_that_the_shell_did_not_expand_is_refused) {
+  for (const char* word : {"--run-dir=~/runs", "--data=~", "--init-from=~/w.h5"}) {
+    BOOST_CHECK_EXCEPTION(parse({word}), Error, [](const Error& error) {
+      return error.status() == ExitStatus::usage && contains(error.what(), "shells expand ~");
+    });
+  }
+  BOOST_TEST(parse({"--run-dir", "a~/b~"}).run_dir == "a~/b~");
+}
+
 BOOST_AUTO_TEST_CASE(a_file_is_read_to_its_end) {
   const auto path = std::filesystem::temp_directory_path() /
                     ("lockstep-options-test-" + std::to_string(std::random_device{}()) + ".ini");

@@ -169,7 +169,24 @@ def random_bytes_give_an_error(folder):
             assert output.count("error:") == 1, output
 
 
+def names_that_a_wrapper_extended_are_recognised(folder):
+    data, checkpoint = trained(folder)
+    for prefix in ("module.", "_orig_mod.", "model.module."):
+        wrapped = folder / "wrapped.h5"
+        with h5py.File(checkpoint) as source, h5py.File(wrapped, "w") as file:
+            for name in source["model"]:
+                source.copy(source["model"][name], file, f"model/{prefix}{name}")
+            file.attrs.update({name: source.attrs[name] for name in ("mean", "std", "classes")})
+        evaluation = ["eval", "--checkpoint", wrapped, "--data", data, "--split", "train", "--model", "mini-resnet", "--width", 8]
+        output = run(evaluation, expect=BAD_INPUT)
+        assert f"without {prefix}:" in output and "another model" not in output, output
+        code = output.split('python3 -c "')[1].split('" FILE')[0]
+        subprocess.run([sys.executable, "-c", code, wrapped], check=True)
+        whole = run(["eval", "--checkpoint", checkpoint, *evaluation[3:7]])
+        assert run(evaluation).splitlines()[-1] == whole.splitlines()[-1], whole
+
+
 if __name__ == "__main__":
     main([exports_are_recognised_and_the_command_in_the_message_converts_them,
           training_states_of_torch_are_converted_by_the_command, files_of_torch_are_recognised,
-          files_of_other_libraries_are_recognised, hdf5_files_without_a_network_say_what_they_hold, random_bytes_give_an_error])
+          files_of_other_libraries_are_recognised, hdf5_files_without_a_network_say_what_they_hold, random_bytes_give_an_error, names_that_a_wrapper_extended_are_recognised])
