@@ -118,6 +118,7 @@ void cut_file(const std::string& path, std::int64_t last_step) {
 }
 
 void cut_all(const std::string& directory, std::int64_t last_step) {
+  if (!std::filesystem::exists(directory)) return;
   std::vector<std::string> paths;
   for (const DirectoryEntry& entry : entries_in(directory)) {
     if (entry.name.starts_with(file_prefix) && entry.is_file()) {
