@@ -73,7 +73,8 @@ std::string CheckpointDirectory::link(const char* name, std::int64_t step) {
   } catch (const Error& error) {
     // A link that names another checkpoint would mislead. The next save makes it again.
     std::error_code ignored;
-    if (!name_behind(path).empty()) std::filesystem::remove(path, ignored);
+    const auto named = step_behind(path);
+    if (named && *named != step) std::filesystem::remove(path, ignored);
     return fmt::format("{} is left out, but its checkpoint is written: {}", path, error.what());
   }
 }
@@ -100,8 +101,14 @@ std::string CheckpointDirectory::save(const CheckpointInfo& info, const NextTens
   // The best is kept without its link, too. Files of later steps did not verify or belong to an
   // abandoned history: do not count or remove them.
   const std::optional<std::int64_t> best = step_behind(path_ + "/best");
+  std::vector<std::int64_t> written;
+  try {
+    written = steps();
+  } catch (const Error& error) {  // the next save removes what is too many
+    if (warning.empty()) warning = error.what();
+  }
   std::int64_t kept = 0;
-  for (const std::int64_t candidate : steps()) {
+  for (const std::int64_t candidate : written) {
     if (candidate > step || keep_ <= 0 || kept++ < keep_) continue;
     if (candidate == best || candidate == best_step) continue;
     if (before_change_) before_change_();

@@ -50,6 +50,10 @@ BOOST_AUTO_TEST_CASE(a_node_that_reads_slowly_is_named) {
 BOOST_AUTO_TEST_CASE(a_run_directory_shared_by_all_nodes_is_ok) {
   expect(judge_run_directory(good, seen), Verdict::ok, {"1.0 GB/s", "locks work between nodes"});
   expect(judge_run_directory(good, {}), Verdict::ok, {"locks work"});
+  RunDirectoryFacts without_links = good;
+  without_links.no_links = "Operation not permitted";
+  expect(judge_run_directory(without_links, seen), Verdict::ok,
+         {"no symbolic links (Operation not permitted): latest and best will be text files"});
 }
 
 BOOST_AUTO_TEST_CASE(a_run_directory_that_cannot_be_written_fails) {

@@ -179,6 +179,23 @@ def special_files_in_a_run_directory_are_refused_or_noted(folder):
     assert metrics.read_bytes().startswith(kept.splitlines()[0])
 
 
+def a_trace_and_caches_replace_no_special_file(folder):
+    data, made, _ = setting(folder)
+    os.mkfifo(made / "trace-10-11.json")
+    output = run(train_args(data, made, "--epochs", 2, "--profile-steps", "10:11"))
+    assert f"{made / 'trace-10-11.json'} (it is a FIFO" in output and (made / "trace-10-11.json").is_fifo(), output
+
+    cache = {"XDG_CACHE_HOME": str(folder / "cache")}
+    inspect = ["inspect", "--model", "mini-resnet", "--engine", "cpu", "--threads", 1]
+    run(inspect, env=cache)
+    files = [path for path in (folder / "cache").rglob("*") if path.is_file()]
+    for path in files:
+        path.unlink()
+        os.mkfifo(path)
+    run(inspect, env=cache)
+    assert files and all(path.is_fifo() for path in files), files
+
+
 def hidden_names_are_no_shards(folder):
     """macOS writes ._NAME beside NAME on file systems without its attributes."""
     data, made, _ = setting(folder)
@@ -208,4 +225,4 @@ def a_shard_that_is_no_file_is_refused_at_the_start(folder):
 
 if __name__ == "__main__":
     main([every_option_that_names_a_path_is_tested_here, special_files_are_refused_by_every_option, special_files_are_refused_as_arguments,
-          special_files_in_a_run_directory_are_refused_or_noted, hidden_names_are_no_shards, a_shard_that_is_no_file_is_refused_at_the_start])
+          special_files_in_a_run_directory_are_refused_or_noted, a_trace_and_caches_replace_no_special_file, hidden_names_are_no_shards, a_shard_that_is_no_file_is_refused_at_the_start])
