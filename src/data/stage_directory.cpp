@@ -48,7 +48,7 @@ std::vector<std::string> listed(const std::string& parent) {
 void remove_leftovers(const std::string& parent) {
   for (const std::string& name : listed(parent)) {
     if (!name.starts_with(prefix)) continue;
-    const std::string leftover = parent + "/" + name;
+    const std::string leftover = fmt::format("{}/{}", parent, name);
     struct stat status {};
     if (::lstat(leftover.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
         status.st_uid != ::geteuid()) {

@@ -115,7 +115,7 @@ std::string replace_file_link(const std::string& link, const std::string& name) 
     temporary.publish();
     return {};
   }
-  const std::string reason = std::strerror(errno);
+  std::string reason = std::strerror(errno);
   write_text_atomically(link, file_link_text(name));
   return reason;
 }

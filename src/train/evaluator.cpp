@@ -28,9 +28,16 @@ enum class Agreement : std::int64_t { go_on, stop, stuck };
 
 /// The most that any rank wants; `stuck`: a rank cannot evaluate its samples. Throws, on all ranks,
 /// if any has an error. Collective.
-Agreement agree(const std::optional<Error>& error, Agreement wants, Communicator& comm) {
-  const bool failed = error && wants != Agreement::stuck;
-  std::array<std::int64_t, 2> flags{failed ? 1 : 0, static_cast<std::int64_t>(wants)};
+Agreement agree(const std::optional<Error>& error, const std::function<bool()>& stop_wanted,
+                Communicator& comm) {
+  Agreement mine = Agreement::go_on;
+  if (stop_wanted && error && error->status() == ExitStatus::stopped) {
+    mine = Agreement::stuck;
+  } else if (stop_wanted && stop_wanted()) {
+    mine = Agreement::stop;
+  }
+  const bool failed = error && mine != Agreement::stuck;
+  std::array<std::int64_t, 2> flags{failed ? 1 : 0, static_cast<std::int64_t>(mine)};
   comm.all_reduce(std::span<std::int64_t>(flags), ReduceOp::max);
   if (flags[0] != 0) {
     collectively(comm, [&] {
@@ -156,12 +163,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
       });
     }
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
-      const bool stuck = stop_wanted && error && error->status() == ExitStatus::stopped;
-      const Agreement agreed = agree(error,
-                                     stuck                          ? Agreement::stuck
-                                     : stop_wanted && stop_wanted() ? Agreement::stop
-                                                                    : Agreement::go_on,
-                                     comm_);
+      const Agreement agreed = agree(error, stop_wanted, comm_);
       if (agreed == Agreement::stuck || (agreed == Agreement::stop && round + 1 < rounds)) {
         if (loaded) engine_.discard(loaded->batch);
         return std::nullopt;
