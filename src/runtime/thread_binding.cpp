@@ -15,7 +15,9 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <sstream>
+#include <thread>
 
 namespace lockstep {
 namespace {
@@ -62,6 +64,19 @@ std::vector<int> parse_cores(const std::string& text) {
   std::vector<int> cores;
   for (int core = 0; stream >> core;) cores.push_back(core);
   return cores;
+}
+
+/// Throws if so many more threads cannot run at once: OpenMP would end the process.
+void require_threads(int count) {
+  std::latch finished(1);
+  std::vector<std::jthread> threads;
+  try {
+    for (int i = 0; i < count; ++i) threads.emplace_back([&finished] { finished.wait(); });
+  } catch (...) {
+    finished.count_down();
+    throw;
+  }
+  finished.count_down();
 }
 
 }  // namespace
@@ -174,16 +189,17 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
   }
   ThreadBinding binding = plan_threads(request);
   collectively(comm, [&] {
-    require_address_space(static_cast<std::uint64_t>(binding.threads - 1) * thread_address_space(),
+    const int more = binding.threads - 1;
+    require_address_space(static_cast<std::uint64_t>(more) * thread_address_space(),
                           fmt::format("for {} compute threads", binding.threads));
+    require_threads(more);
   });
   omp_set_num_threads(binding.threads);
-  if (!binding.cores.empty()) {
+  // Also without cores to bind to: the threads start here, before others use up a limit.
 #pragma omp parallel num_threads(binding.threads)
-    {
-      const auto thread = static_cast<std::size_t>(omp_get_thread_num());
-      allow_cores(std::span(&binding.cores[thread], 1));
-    }
+  {
+    const auto thread = static_cast<std::size_t>(omp_get_thread_num());
+    if (!binding.cores.empty()) allow_cores(std::span(&binding.cores[thread], 1));
   }
   return binding;
 }

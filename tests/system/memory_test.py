@@ -57,5 +57,23 @@ def other_commands_under_any_limit_succeed_or_say_what_they_need(folder):
         assert found[max(found)], (args, found)
 
 
+def a_limit_of_threads_is_named(folder):
+    """Nobody's processes are none but ours."""
+    nobody = ["setpriv", "--reuid=65534", "--clear-groups"]
+    if os.geteuid() != 0 or not shutil.which("setpriv") or subprocess.run([*nobody, LOCKSTEP, "--version"], capture_output=True).returncode:
+        raise Skipped("needs root, setpriv, and a program that others may run")
+    folder.chmod(0o777)
+    statuses = []
+    for processes in range(1, 13):
+        args = [*TRAINING, "--threads", 4, "--run-dir", folder / f"run-{processes}"]
+        line = [*nobody, "bash", "-c", f'ulimit -u {processes}; exec "$@"', "-", LOCKSTEP, *map(str, args)]
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), timeout=SECONDS)
+        statuses.append(done.returncode)
+        errors = [line for line in done.stdout.splitlines() if line.startswith("lockstep: error: ")]
+        assert done.returncode == OK or (done.returncode == USAGE and len(errors) == 1 and "ulimit -u" in errors[0]), f"{processes}\n{done.stdout}"
+    assert statuses[0] == USAGE and statuses[-1] == OK, statuses
+
+
 if __name__ == "__main__":
-    main([training_under_any_limit_succeeds_or_says_what_it_needs, other_commands_under_any_limit_succeed_or_say_what_they_need])
+    main([training_under_any_limit_succeeds_or_says_what_it_needs, other_commands_under_any_limit_succeed_or_say_what_they_need,
+          a_limit_of_threads_is_named])
