@@ -5,12 +5,14 @@ before they are opened, by every option and argument that names a path."""
 import re
 import socket
 import stat
+import struct
+import zlib
 
 from harness import *  # noqa: F403
 
 COMMANDS = ["train", "eval", "pack", "inspect", "export", "watch", "bench", "scale", "doctor", "report", "compare", "export-metrics"]
 FILE, DIRECTORY, OUTPUT, MADE = "a file that is read", "a directory that is read", "a file that is written", "a directory that is made"
-# Every option that names a path. `pack` takes files and directories as --input, and has its own tests (pack_test.py).
+# Every option that names a path.
 PATHS = {
     "train": {"config": FILE, "data": DIRECTORY, "val-data": DIRECTORY, "stage-dir": MADE, "run-dir": MADE, "resume": FILE,
               "init-from": FILE},
@@ -24,7 +26,6 @@ PATHS = {
 # Options whose text is no path.
 TEXTS = {"model", "mean", "std", "freeze", "lr-scale", "shard-unit", "save-every", "profile-steps", "watchdog-interface", "time-limit",
          "split", "engine", "gpu", "link", "local-link", "event", "print-config"}
-PACK_IS_TESTED_ELSEWHERE = {"pack"}
 STATUSES = (USAGE, BAD_INPUT, NO_INPUT, CANNOT_WRITE)
 
 
@@ -96,6 +97,25 @@ def setting(folder):
     return data, folder / "run", Specials(folder / "special")
 
 
+def write_png(path):
+    """A black image of 8 x 8."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chunks = (b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(bytes(8 * 25))), (b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+                                                     for kind, data in chunks))
+
+
+def images_to_pack(folder):
+    """Options of a packing that reads every kind of file."""
+    for name in ("train/cat/0.png", "train/dog/1.png", "val/2.png"):
+        write_png(folder / "images" / name)
+    (folder / "labels.txt").write_text("1\n")
+    (folder / "ids.txt").write_text("1 cat\n")
+    (folder / "names.txt").write_text("cat a cat\ndog a dog\n")
+    return ["pack", "--from", "folder", "--input", folder / "images", "--output", folder / "packed", "--image-size", 8,
+            "--val-labels", folder / "labels.txt", "--class-ids", folder / "ids.txt", "--class-names", folder / "names.txt"]
+
+
 def special_files_are_refused_by_every_option(folder):
     data, made, specials = setting(folder)
     checkpoint = latest(made)
@@ -105,6 +125,7 @@ def special_files_are_refused_by_every_option(folder):
         "eval": ["eval", "--checkpoint", checkpoint, "--data", data],
         "export": ["export", checkpoint, "--format", "onnx", "--output", folder / "exported"],
         "report": ["report", made, "--output", folder / "page.html"],
+        "pack": images_to_pack(folder),
     }
 
     def with_option(command, option, path):
@@ -120,13 +141,12 @@ def special_files_are_refused_by_every_option(folder):
         return [*args, f"--{option}", path, *more]
 
     for command, options in PATHS.items():
-        if command in PACK_IS_TESTED_ELSEWHERE:
-            continue
         for option, kind in options.items():
             for name, path in specials.of(kind):
                 # doctor's finding is its result.
                 statuses = (*STATUSES, 1) if command == "doctor" else STATUSES
                 refuse(with_option(command, option, path), path, name, statuses=statuses)
+    run(base["pack"])
     for option, kind in PATHS["eval"].items():
         refuse(with_option("eval", option, specials.paths["a FIFO"]), specials.paths["a FIFO"], "a FIFO", ranks=2)
     specials.check()
