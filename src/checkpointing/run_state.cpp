@@ -23,9 +23,7 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
     const auto steps = directory.steps();
     if (!steps.empty()) {
       fail(ExitStatus::usage,
-           "--resume none, but {} is there (a fresh run would mix with it); use another --run-dir, "
-           "or "
-           "remove the old run",
+           "--resume none, but {} is there (a fresh run would mix with it); use another --run-dir",
            directory.path_of(steps.front()));
     }
   } else if (config.resume == "auto") {

@@ -74,7 +74,7 @@ std::vector<Json> last_events(const std::string& path) {
     Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (event.is_discarded() || !event.is_object()) {
       if (file.peek() == std::ifstream::traits_type::eof()) break;
-      fail(ExitStatus::bad_input, "{}: line {} is no JSON object (damaged); remove the line", path,
+      fail(ExitStatus::bad_input, "{}: line {} is no JSON object (damaged); restore the file", path,
            number);
     }
     const auto kind = std::find(kinds.begin(), kinds.end(), event.value("event", ""));

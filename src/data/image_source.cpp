@@ -148,7 +148,7 @@ class ImageSource final : public PackSource {
     const ImageShape target = covering_shape(decoded_.shape, height_, width_);
     if (target.height * target.width > max_image_pixels) {
       fail(ExitStatus::bad_input,
-           "an image of {}x{} pixels (it would have {}x{} to cover {}x{}); crop or remove it",
+           "an image of {}x{} pixels (it would have {}x{} to cover {}x{}); crop it",
            decoded_.shape.height, decoded_.shape.width, target.height, target.width, height_,
            width_);
     }

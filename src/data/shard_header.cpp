@@ -149,8 +149,8 @@ void check_statistic(const std::string& path, const std::string& name,
 void read_attributes(const h5::File& file, const std::string& path, ShardHeader& header) {
   if (const auto format = h5::read_string(file, "format"); format && *format != "lockstep-shard") {
     fail(ExitStatus::bad_input,
-         "{}: attribute format is \"{}\", not \"lockstep-shard\" (another program's file); remove "
-         "it",
+         "{}: attribute format is \"{}\", not \"lockstep-shard\" (another program's file); check "
+         "the path",
          path, format->substr(0, 64));
   }
   if (const auto version = h5::read_int64(file, "version"); version && *version != 1) {

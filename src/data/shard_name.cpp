@@ -63,13 +63,15 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
     if (count && *count != name->count) {
       const auto& [first, second] = std::minmax(found.begin()->second, file);
       fail(ExitStatus::bad_input,
-           "{} holds {} and {} (shards of one split have one count); remove one of the two sets",
+           "{} holds {} and {} (shards of one split have one count); move one of the two sets to "
+           "another directory",
            directory, first, second);
     }
     count = name->count;
     if (!found.emplace(name->number, file).second) {
-      fail(ExitStatus::bad_input, "{} holds {} and {} (the same number twice); remove one of them",
-           directory, found[name->number], file);
+      fail(ExitStatus::bad_input,
+           "{} holds {} and {} (the same number twice); move one of them away", directory,
+           found[name->number], file);
     }
   }
   if (found.empty()) {

@@ -11,7 +11,7 @@ namespace lockstep {
 
 AppendFile::AppendFile(const std::string& path, Create create)
     : file_(open_output(path, O_WRONLY | O_APPEND | (create == Create::exclusive ? O_EXCL : 0),
-                        "remove it, or use another --run-dir")) {}
+                        "use another --run-dir")) {}
 
 bool AppendFile::append(std::string_view record) noexcept {
   const off_t before = ::lseek(file_.get(), 0, SEEK_END);

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* run_directory_suggestion = "remove it, or use another --run-dir";
+constexpr const char* run_directory_suggestion = "use another --run-dir";
 
 /// The lines of a run up to a step; drops a torn line, which does not parse.
 std::string lines_until(const std::string& path, std::int64_t last_step) {
