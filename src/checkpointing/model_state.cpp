@@ -21,17 +21,19 @@ TensorIndex index_of(const Tensors& tensors) {
 /// Error(bad_input) if the file has the tensor under a name that a wrapper has extended, as
 /// PyTorch's DataParallel ("module.") and torch.compile ("_orig_mod.") do.
 void refuse_prefix(const TensorIndex& index, const std::string& name, std::string_view where) {
-  for (const auto& [stored, tensor] : index) {
-    if (!stored.ends_with("." + name)) continue;
-    const std::string prefix = stored.substr(0, stored.size() - name.size());
-    fail(ExitStatus::bad_input,
-         "the checkpoint has {}/{} under the name {} (a module around the network was saved, such "
-         "as "
-         "PyTorch's DataParallel); write the names without {}: python3 -c \"import h5py, sys; g = "
-         "h5py.File(sys.argv[1], 'a')['{}']; [g.move(n, n[{}:]) for n in list(g) if "
-         "n.startswith('{}')]\" FILE",
-         where, name, stored, prefix, where, prefix.size(), prefix);
+  const std::string* stored = nullptr;  // the shortest: layer1.0.conv1.weight ends in a name, too
+  for (const auto& [other, tensor] : index) {
+    if (!other.ends_with("." + name)) continue;
+    if (stored == nullptr || other.size() < stored->size()) stored = &other;
   }
+  if (stored == nullptr) return;
+  const std::string prefix = stored->substr(0, stored->size() - name.size());
+  fail(ExitStatus::bad_input,
+       "the checkpoint has {}/{} under the name {} (a module around the network was saved, such as "
+       "PyTorch's DataParallel); write the names without {}: python3 -c \"import h5py, sys; g = "
+       "h5py.File(sys.argv[1], 'a')['{}']; [g.move(n, n[{}:]) for n in list(g) if "
+       "n.startswith('{}')]\" FILE",
+       where, name, *stored, prefix, where, prefix.size(), prefix);
 }
 
 /// The file's tensor with this name and shape.

@@ -15,15 +15,12 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
 namespace lockstep::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 enum class ExportFormat { torchvision, safetensors, onnx };
 
@@ -120,13 +117,8 @@ ExportArguments parse(const std::vector<std::string>& words) {
 
 /// Error as require_output(), and Error(usage) rather than a lost checkpoint.
 void check_output(const ExportArguments& arguments) {
-  std::error_code error;
-  const std::string checkpoint = follow_file_link(arguments.checkpoint);
-  if (fs::equivalent(arguments.checkpoint, arguments.output, error) ||
-      fs::equivalent(checkpoint, arguments.output, error)) {
-    fail(ExitStatus::usage,
-         "--output {} is the checkpoint itself (it would be lost); choose another",
-         arguments.output);
+  for (const std::string& path : {arguments.checkpoint, follow_file_link(arguments.checkpoint)}) {
+    require_other_than("--output", arguments.output, "the checkpoint", path);
   }
   require_output("--output", arguments.output,
                  arguments.overwrite ? Existing::replace : Existing::refuse);

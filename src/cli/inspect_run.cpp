@@ -4,6 +4,7 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/text_file.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/trainer.hpp"
 

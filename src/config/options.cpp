@@ -2,6 +2,7 @@
 
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text_file.hpp"
 #include "option_groups.hpp"
 
 #include <fmt/ranges.h>
@@ -77,7 +78,7 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
     return option.name == config_option || option.name == print_option_name;
   });
   if (!file.empty()) {
-    command.config = parse_file(read(file), file, command.given);
+    command.config = parse_file(read ? read(file) : read_text_file(file), file, command.given);
     refuse_both(command.config, " in " + file);
   }
   Config from_line;

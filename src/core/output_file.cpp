@@ -46,6 +46,14 @@ void require_output(const char* option, const std::string& path, Existing existi
   }
 }
 
+void require_other_than(const char* option, const std::string& path, const char* what,
+                        const std::string& input) {
+  std::error_code absent;
+  if (!std::filesystem::equivalent(path, input, absent)) return;
+  fail(ExitStatus::usage, "{} {} is {} itself (it would be lost); choose another", option, path,
+       what);
+}
+
 void require_file_or_absent(const std::string& path, const char* suggestion) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) require_regular(path, status, suggestion);

@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/run_holder.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <sys/stat.h>
 

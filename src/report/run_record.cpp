@@ -5,6 +5,7 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/data/shard_file.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -44,8 +45,18 @@ bool records_samples(const EvaluationRequest& request) noexcept {
 
 void check_output_paths(const EvaluationRequest& request) {
   const Existing existing = request.overwrite ? Existing::replace : Existing::refuse;
-  if (!request.confusion.empty()) require_output("--confusion", request.confusion, existing);
-  if (!request.predictions.empty()) require_output("--predictions", request.predictions, existing);
+  for (const auto& [option, path] : {std::pair("--confusion", request.confusion),
+                                     std::pair("--predictions", request.predictions)}) {
+    if (path.empty()) continue;
+    for (const std::string& input : {request.checkpoint, follow_file_link(request.checkpoint)}) {
+      require_other_than(option, path, "the checkpoint", input);
+    }
+    const std::string name = fs::path(path).filename().string();
+    if (parse_shard_name(name)) {
+      require_other_than(option, path, "a shard of --data", request.data + "/" + name);
+    }
+    require_output(option, path, existing);
+  }
   if (request.confusion.empty() || request.predictions.empty()) return;
   if (normal(request.confusion) == normal(request.predictions)) {
     fail(ExitStatus::usage,

@@ -3,6 +3,7 @@
 #include "config/refusal.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
 #include <filesystem>

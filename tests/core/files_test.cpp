@@ -157,6 +157,6 @@ BOOST_AUTO_TEST_CASE(listings_leave_hidden_and_temporary_names_out) {
     BOOST_TEST(entry.is_directory() == (entry.name == "folder"));
     BOOST_TEST((entry.error != 0) == (entry.name == "dangling"));
   }
-  check_error([&] { static_cast<void>(names_in(directory / "a")); }, ExitStatus::no_input,
-              "cannot list");
+  check_error([&] { static_cast<void>(names_in(directory / "a")); }, ExitStatus::bad_input,
+              "is a file (a directory is expected)");
 }

@@ -151,6 +151,13 @@ def paths_that_cannot_be_written_end_all_ranks(folder):
         output = run([*on(broken, args), "--predictions", there / "p.h5", "--confusion", there / "c.csv"], ranks, expect=BAD_INPUT)
         assert "sample 7" in output, output
         assert sorted(there.iterdir()) == before and (there / "old").read_text() == "old", list(there.iterdir())
+    # What is read is not replaced.
+    checkpoint, data = pathlib.Path(args[args.index("--checkpoint") + 1]), pathlib.Path(args[args.index("--data") + 1])
+    for path, what in ((checkpoint.resolve(), "the checkpoint itself"), (next(data.glob("*.h5")), "a shard of --data itself")):
+        kept = path.read_bytes()
+        for option in ("--confusion", "--predictions"):
+            assert what in run([*args, option, path, "--overwrite"], expect=USAGE)
+        assert path.read_bytes() == kept
     run([*args, "--predictions", there / "old", "--overwrite"], 2)
     with h5py.File(there / "old") as file:
         assert len(file["labels"]) == SAMPLES

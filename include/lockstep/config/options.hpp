@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/core/text_file.hpp"
 
 #include <functional>
 #include <set>
@@ -14,7 +13,7 @@ namespace lockstep {
 template <typename Struct>
 class OptionTable;
 
-/// Returns a file's text, as read_text_file().
+/// Returns a file's text; empty: read_text_file().
 using FileReader = std::function<std::string(const std::string& path)>;
 
 /// The declaration of every option of `lockstep train`.
@@ -28,7 +27,7 @@ struct ParsedCommand {
 
 /// Parses the arguments after `lockstep train`: command line over --config file over default.
 [[nodiscard]] ParsedCommand parse_train_options(const std::vector<std::string>& args,
-                                                const FileReader& read = read_text_file);
+                                                const FileReader& read = {});
 
 /// The options that most runs need first, or all.
 enum class HelpDetail { first, all };

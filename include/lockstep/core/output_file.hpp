@@ -15,6 +15,11 @@ enum class Existing { refuse, replace };
 /// if its parent is no directory. Error(usage) if there is a file and `existing` is refuse.
 void require_output(const char* option, const std::string& path, Existing existing);
 
+/// Error(usage) if the path is that of `input`, by whatever name: it would be replaced while it is
+/// read, and lost. `what` it is: "the checkpoint".
+void require_other_than(const char* option, const std::string& path, const char* what,
+                        const std::string& input);
+
 /// Checks a file of a run directory that is written in place: Error(cannot_write) with `suggestion`
 /// if the path, through links, is a directory, device, FIFO or socket.
 void require_file_or_absent(const std::string& path, const char* suggestion);
