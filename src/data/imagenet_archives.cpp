@@ -4,6 +4,8 @@
 #include "class_folder.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "part_names.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -112,23 +114,42 @@ ListedEntries list_validation_images(const std::string& path, const LabelPaths& 
   return listed;
 }
 
-/// The files beside the two archives. ImageNet's others have no labels, or no images.
-EntryFates files_beside(const std::string& directory) {
+struct Beside {
   EntryFates fates;
+  bool has_val = false;
+};
+
+/// What is in the directory besides the training archive. ImageNet's other files have no labels, or
+/// no images.
+Beside look_beside(const std::string& directory) {
+  Beside found;
+  std::string like_val;
   for (const DirectoryEntry& entry : entries_in(directory)) {
-    if (entry.name == train_archive || entry.name == val_archive) continue;
-    fates.leave_out(is_hidden_or_temporary(entry.name) ? hidden_reason
-                                                       : "not one of the archives that are read",
-                    (fs::path(directory) / entry.name).string());
+    const std::string path = (fs::path(directory) / entry.name).string();
+    if (entry.name == train_archive) continue;
+    if (entry.name == val_archive) {
+      static_cast<void>(require_input(path));
+      found.has_val = true;
+    } else if (is_hidden_or_temporary(entry.name)) {
+      found.fates.leave_out(hidden_reason, path);
+    } else {
+      found.fates.leave_out("not one of the archives that are read", path);
+      const std::string name = lower_case(entry.name);
+      if (name.ends_with(archive_ending) && part_word_in(name).starts_with("val")) like_val = path;
+    }
   }
-  return fates;
+  if (!found.has_val && !like_val.empty()) {
+    fail(
+        ExitStatus::bad_input,
+        "{} looks like the validation images, which are read from {}; rename it, or move it out of "
+        "--input",
+        like_val, val_archive);
+  }
+  return found;
 }
 
-/// Whether there are validation images, on rank 0. Error if they have no labels, or labels no
-/// images.
-bool has_validation_images(const std::string& path, bool has_labels) {
-  std::error_code ignored;
-  const bool is_there = fs::exists(path, ignored);
+/// Error if there are validation images without labels, or labels without images.
+void require_labels_of(const std::string& path, bool is_there, bool has_labels) {
   if (is_there && !has_labels) {
     fail(ExitStatus::usage,
          "--val-labels is missing ({} holds images without classes); give LOC_val_solution.csv, or "
@@ -139,7 +160,6 @@ bool has_validation_images(const std::string& path, bool has_labels) {
     fail(ExitStatus::no_input, "--val-labels, but {} is not there (it labels its images); drop it",
          path);
   }
-  return is_there;
 }
 
 }  // namespace
@@ -153,11 +173,13 @@ ImageListing list_imagenet_archives(const std::string& directory,
   std::int32_t has_val = 0;
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
-    found.fates = files_beside(directory);
+    const Beside beside = look_beside(directory);
+    require_labels_of(val, beside.has_val, labels.has_value());
+    found.fates = beside.fates;
+    has_val = beside.has_val ? 1 : 0;
     for (const TarMember& member : class_archives(train, found.fates)) {
       found.images.add({.bytes = member.bytes, .offset = member.offset}, member.name);
     }
-    has_val = has_validation_images(val, labels.has_value()) ? 1 : 0;
   });
   const ListedEntries top = list_on_all_ranks(comm, 1, [&](std::size_t) { return found; }).front();
   const ImageList& archives = top.images;

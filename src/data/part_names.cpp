@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <sstream>
 
 namespace lockstep {
 namespace {
@@ -39,6 +40,17 @@ std::optional<int> evaluation_part(std::string_view name) {
   return place_in(
       std::array<std::string_view, 6>{"val", "valid", "validation", "dev", "test", "testing"},
       name);
+}
+
+std::string part_word_in(std::string_view name) {
+  std::string letters = lower_case(name);
+  std::replace_if(
+      letters.begin(), letters.end(), [](char c) { return c < 'a' || c > 'z'; }, ' ');
+  std::istringstream words(letters);
+  for (std::string word; words >> word;) {
+    if (training_part(word) || evaluation_part(word)) return word;
+  }
+  return {};
 }
 
 std::string PartNames::note() const {

@@ -13,6 +13,10 @@ namespace lockstep {
 [[nodiscard]] std::optional<int> training_part(std::string_view name);
 [[nodiscard]] std::optional<int> evaluation_part(std::string_view name);
 
+/// The first word of a name that is a part's, in lower case, as "val" of "imagenet-val-0.tar";
+/// empty if none is.
+[[nodiscard]] std::string part_word_in(std::string_view name);
+
 /// Which of an input's names are its parts, and the names of other evaluation parts: only one part
 /// becomes split val.
 struct PartNames {

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <sstream>
 
 namespace lockstep {
 namespace {
@@ -21,18 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* unused_part_reason = "in an evaluation part that is not packed";
-
-/// The word of an archive's name that says to which part it belongs; empty if none does.
-std::string part_named_by(const std::string& file_name) {
-  std::string letters = lower_case(file_name);
-  std::replace_if(
-      letters.begin(), letters.end(), [](char c) { return c < 'a' || c > 'z'; }, ' ');
-  std::istringstream words(letters);
-  for (std::string word; words >> word;) {
-    if (training_part(word) || evaluation_part(word)) return word;
-  }
-  return {};
-}
 
 /// The entries of a folder of archives.
 struct FolderOfArchives {
@@ -128,7 +115,7 @@ Archives find_by_names(const fs::path& directory, const FolderOfArchives& top) {
   std::vector<std::string> words;
   std::vector<std::string> others;
   for (const std::string& name : top.archives) {
-    const std::string word = part_named_by(name);
+    const std::string word = part_word_in(name);
     const std::string path = (directory / name).string();
     if (word.empty()) {
       others.push_back(path);

@@ -305,6 +305,13 @@ def the_archives_of_imagenet_give_the_same_shards_as_its_folders(folder):
 
     tar_args = ["pack", "--from", "tar", "--input", archives, "--output", folder / "none", "--keep-encoded"]
     assert "--val-labels is missing" in run(tar_args, 3, expect=USAGE)
+    val = archives / "ILSVRC2012_img_val.tar"
+    val.rename(archives / "imagenet_val.tar")
+    assert "looks like the validation images" in run(tar_args, expect=BAD_INPUT)
+    val.symlink_to("/not/mounted.tar")
+    assert "a link to /not/mounted.tar" in run([*tar_args, *labels], 2, expect=NO_INPUT)
+    val.unlink()
+    (archives / "imagenet_val.tar").rename(val)
     train = archives / "ILSVRC2012_img_train.tar"
     whole = train.read_bytes()
     train.write_bytes(whole[:-30000])
