@@ -256,14 +256,23 @@ nlohmann::ordered_json to_json(const std::map<std::string, EntryFates::LeftOut>&
   return object;
 }
 
-void print_left_out(const PackResult& result) {
+/// Each entry of the input is counted in one of these lines.
+void print_entries(const PackResult& result) {
+  fmt::print("  input  {:>9} entries\n", entries_of(result));
+  fmt::print("  train  {:>9} samples in {} shard{}\n", result.train_samples, result.train_shards,
+             result.train_shards == 1 ? "" : "s");
+  if (result.val_samples > 0) {
+    fmt::print("  val    {:>9} samples in {} shard{}\n", result.val_samples, result.val_shards,
+               result.val_shards == 1 ? "" : "s");
+  } else {
+    fmt::print("  val         none (the source has no test part)\n");
+  }
+  if (result.skipped > 0) fmt::print("  other  {:>9} unreadable\n", result.skipped);
   for (const auto& [reason, of] : result.left_out) {
     fmt::print("  other  {:>9} {}, such as {}\n", of.entries, reason,
                escape_line(of.first.front()));
   }
-  for (const std::string& note : result.notes) {
-    fmt::print("  note: {}\n", escape_line(note));
-  }
+  for (const std::string& note : result.notes) fmt::print("  note: {}\n", escape_line(note));
 }
 
 void print_result(const PackResult& result, const PackArguments& arguments, double seconds) {
@@ -275,6 +284,7 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
         {"skipped", result.skipped},
         {"entries", entries_of(result)},
         {"left_out", to_json(result.left_out)},
+        {"unused", result.unused},
         {"notes", result.notes},
         {"re_encoded", result.re_encoded},
         {"resized", result.resized},
@@ -291,15 +301,7 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
   }
   fmt::print("{}: {} classes, {:.1f} MiB, packed in {:.1f} s\n", escape_line(arguments.output),
              result.classes, static_cast<double>(result.bytes) / 0x1p20, seconds);
-  fmt::print("  train  {:>9} samples in {} shard{}\n", result.train_samples, result.train_shards,
-             result.train_shards == 1 ? "" : "s");
-  if (result.val_samples > 0) {
-    fmt::print("  val    {:>9} samples in {} shard{}\n", result.val_samples, result.val_shards,
-               result.val_shards == 1 ? "" : "s");
-  } else {
-    fmt::print("  val         none (the source has no test part)\n");
-  }
-  print_left_out(result);
+  print_entries(result);
   fmt::print("  mean   {:.4f}\n  std    {:.4f}\n", fmt::join(result.mean, " "),
              fmt::join(result.std, " "));
   if (result.earlier_shards > 0) {
@@ -334,10 +336,20 @@ void require_output_outside(const PackArguments& arguments) {
 }
 
 void warn_of_skipped(const PackResult& result, const PackArguments& arguments) {
-  if (result.skipped == 0) return;
-  print_warning(fmt::format("{} image{} could not be read and {} skipped; {}/{} says why",
-                            result.skipped, result.skipped == 1 ? "" : "s",
-                            result.skipped == 1 ? "was" : "were", arguments.output,
+  if (result.skipped == 0 && result.unused == 0) return;
+  const auto count = [](std::int64_t entries, const char* one, const char* many) {
+    return fmt::format("{} {}", entries, entries == 1 ? one : many);
+  };
+  std::vector<std::string> parts;
+  if (result.skipped > 0) {
+    parts.push_back(count(result.skipped, "image could not be read and was skipped",
+                          "images could not be read and were skipped"));
+  }
+  if (result.unused > 0) {
+    parts.push_back(count(result.unused, "entry that looks like data was left out",
+                          "entries that look like data were left out"));
+  }
+  print_warning(fmt::format("{}; {}/{} says why", fmt::join(parts, ", "), arguments.output,
                             skipped_list_name));
 }
 

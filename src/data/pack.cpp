@@ -305,6 +305,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
                           .mean = attributes.mean,
                           .std = attributes.std,
                           .left_out = source.info().fates.all(),
+                          .unused = static_cast<std::int64_t>(source.info().fates.unused().size()),
                           .notes = source.info().notes};
   collectively(comm, [&] {
     if (comm.rank() != 0) return;

@@ -39,6 +39,7 @@ PackResult from_json(const Json& json) {
                     .bytes = json.at("bytes"),
                     .mean = json.at("mean").get<std::vector<float>>(),
                     .std = json.at("std").get<std::vector<float>>(),
+                    .unused = json.at("unused"),
                     .notes = json.at("notes").get<std::vector<std::string>>()};
   for (const auto& [reason, of] : json.at("left_out").items()) {
     result.left_out[reason] = {.entries = of.at("entries"),
@@ -58,6 +59,7 @@ std::string packing_record_text(const PackResult& result, const PackSettings& se
                   {"val_samples", result.val_samples},
                   {"skipped", result.skipped},
                   {"left_out", to_json(result.left_out)},
+                  {"unused", result.unused},
                   {"notes", result.notes},
                   {"re_encoded", result.re_encoded},
                   {"resized", result.resized},

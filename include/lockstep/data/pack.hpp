@@ -45,6 +45,7 @@ struct PackResult {
   std::vector<float> std;
   /// What else the input holds, by reason. Entries are files, and what else is no folder.
   std::map<std::string, EntryFates::LeftOut> left_out = {};
+  std::int64_t unused = 0;  ///< entries of `left_out` that look like data, listed as `skipped` are
   std::vector<std::string> notes = {};  ///< choices that the input left open
 };
 
