@@ -265,7 +265,8 @@ void print_entries(const PackResult& result) {
     fmt::print("  val    {:>9} samples in {} shard{}\n", result.val_samples, result.val_shards,
                result.val_shards == 1 ? "" : "s");
   } else {
-    fmt::print("  val         none (the source has no test part)\n");
+    fmt::print("  val         none{}\n",
+               result.left_out.empty() ? " (the source has no test part)" : "");
   }
   if (result.skipped > 0) fmt::print("  other  {:>9} unreadable\n", result.skipped);
   for (const auto& [reason, of] : result.left_out) {

@@ -66,6 +66,15 @@ bool is_hidden_or_temporary(std::string_view name) noexcept {
          std::find(made_by_systems.begin(), made_by_systems.end(), name) != made_by_systems.end();
 }
 
+bool is_hidden_path(std::string_view path) noexcept {
+  while (!path.empty()) {
+    const std::string_view name = path.substr(0, path.find('/'));
+    if (name != "." && name != ".." && is_hidden_or_temporary(name)) return true;
+    path.remove_prefix(std::min(name.size() + 1, path.size()));
+  }
+  return false;
+}
+
 std::vector<std::string> names_in(const std::string& directory, const char* suggestion) {
   std::vector<std::string> names =
       all_names(open_directory(directory, suggestion).get(), directory, suggestion);

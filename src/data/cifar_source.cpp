@@ -28,8 +28,7 @@ const CifarFiles& files_in(const std::string& directory) {
                                   .val = "test.bin",
                                   .names = "fine_label_names.txt"};
   for (const CifarFiles* files : {&ten, &hundred}) {
-    std::error_code ignored;
-    if (fs::exists(fs::path(directory) / files->train.front(), ignored)) return *files;
+    if (is_there((fs::path(directory) / files->train.front()).string())) return *files;
   }
   fail(ExitStatus::no_input,
        "{} holds neither data_batch_1.bin (CIFAR-10) nor train.bin (CIFAR-100) (--from cifar reads "
@@ -51,11 +50,11 @@ std::unique_ptr<PackSource> open_cifar_source(const std::string& directory) {
   PixelPart val;
   const fs::path base(directory);
   for (const std::string& name : files.train) append(train, (base / name).string(), files.layout);
-  std::error_code ignored;
-  if (fs::exists(base / files.val, ignored)) append(val, (base / files.val).string(), files.layout);
+  if (is_there((base / files.val).string())) append(val, (base / files.val).string(), files.layout);
 
-  std::vector<std::string> used{(base / files.val).string(), (base / files.names).string()};
+  std::vector<std::string> used{(base / files.names).string()};
   for (const std::string& name : files.train) used.push_back((base / name).string());
+  if (!val.labels.empty()) used.push_back((base / files.val).string());
   SourceInfo info{.image = {.channels = cifar_channels, .height = cifar_side, .width = cifar_side},
                   .encoded = false,
                   .classes = files.layout.classes,

@@ -80,15 +80,12 @@ class Walker final {
     for (const DirectoryEntry& entry : entries) {
       if (entry.is_directory()) names.push_back(entry.name);
     }
-    const auto train = std::ranges::find_if(
-        names, [](const std::string& name) { return training_part(name).has_value(); });
-    const auto val = std::ranges::find_if(
-        names, [](const std::string& name) { return evaluation_part(name).has_value(); });
-    if (train == names.end() || val == names.end()) return;
+    const auto [train, val] = like_parts(names);
+    if (train.empty() || val.empty()) return;
     fail(ExitStatus::bad_input,
          "class folder {} holds {} and {} (the parts are above the classes: {}/CLASS and "
          "{}/CLASS); make folders or links in this order",
-         folder.string(), *train, *val, *train, *val);
+         folder.string(), train, val, train, val);
   }
 
   void take(const DirectoryEntry& entry, const fs::path& path, const std::string& prefix) {
@@ -103,11 +100,17 @@ class Walker final {
           : fates.leave_out(kind, path.string());
       return;
     }
+    if (walk_.use == FolderUse::leave_out) {
+      fates.leave_out(walk_.reason, path.string());
+      return;
+    }
+    if (is_archive_name(entry.name)) {
+      fates.refuse(archive_reason, path.string());
+      return;
+    }
     const JudgedFile judged = judge_file(path);
     if (judged.use == ImageUse::none) {
       fates.leave_out(judged.reason, path.string());
-    } else if (walk_.use == FolderUse::leave_out) {
-      fates.leave_out(walk_.reason, path.string());
     } else if (walk_.use == FolderUse::refuse) {
       fates.refuse(walk_.reason, path.string());
     } else if (judged.use == ImageUse::refused && walk_.refuses_formats) {

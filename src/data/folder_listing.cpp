@@ -31,7 +31,8 @@ std::int32_t label_of(const fs::path& folder, const std::vector<std::string>& cl
   if (found == classes.end() || *found != folder.filename().string()) {
     fail(ExitStatus::bad_input,
          "{} is a class that the training part does not have ({} classes, {} to {}); add its "
-         "training images, or check its name",
+         "training images, check its name, or give --val-labels if its images are in no class "
+         "folders",
          folder.string(), classes.size(), classes.front(), classes.back());
   }
   return static_cast<std::int32_t>(found - classes.begin());
@@ -124,9 +125,9 @@ ImageListing list_folder(const std::string& directory, const std::optional<Label
   list_others(layout.unused_parts, FolderUse::leave_out, "in an evaluation part that is not packed",
               listing);
   if (stops) listing.fates.require_all_used();
-  if (listing.class_names.empty()) {
-    fail(ExitStatus::bad_input, "no class folder of {} holds an image; check --input",
-         layout.train);
+  if (listing.class_names.size() < std::min<std::size_t>(layout.classes.size(), 2)) {
+    fail(ExitStatus::bad_input, "{} of {} class folders of {} holds an image; check --input",
+         listing.class_names.size(), layout.classes.size(), layout.train);
   }
   if (!labels) {
     listing.val = join_classes(layout.val, list_classes(layout.val, layout.val_classes),

@@ -19,8 +19,7 @@ std::optional<std::string> find_file(const std::string& directory, const std::st
   dotted[dotted.find("-idx")] = '.';
   for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
     const fs::path path = fs::path(directory) / candidate;
-    std::error_code ignored;
-    if (fs::exists(path, ignored)) return path.string();
+    if (is_there(path.string())) return path.string();
   }
   return std::nullopt;
 }

@@ -78,6 +78,15 @@ bool has_image_extension(std::string_view name) {
   return std::find(known.begin(), known.end(), extension_of(name)) != known.end();
 }
 
+bool is_archive_name(std::string_view name) {
+  static constexpr std::array<std::string_view, 11> endings{
+      ".zip", ".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".tzst", ".7z", ".rar", ".zip.001", ".z01"};
+  const std::string lower = lower_case(name);
+  return lower.find(".tar.") != std::string::npos ||
+         std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return lower.ends_with(ending); });
+}
+
 std::string_view image_format(std::span<const std::byte> first_bytes) {
   const std::string_view bytes(reinterpret_cast<const char*>(first_bytes.data()),
                                first_bytes.size());

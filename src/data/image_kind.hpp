@@ -17,6 +17,10 @@ namespace lockstep {
 /// Whether a name's extension is that of an image of any format.
 [[nodiscard]] bool has_image_extension(std::string_view name);
 
+/// Whether a name is that of an archive, compressed or not.
+[[nodiscard]] bool is_archive_name(std::string_view name);
+inline constexpr const char* archive_reason = "an archive (it is not unpacked)";
+
 /// The image format of a file by its first bytes: "JPEG", "PNG", "WebP", ...; empty if none is
 /// recognised. first_image_bytes are enough.
 [[nodiscard]] std::string_view image_format(std::span<const std::byte> first_bytes);

@@ -5,6 +5,7 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "pack_file.hpp"
 #include "part_names.hpp"
 
 #include <algorithm>
@@ -31,15 +32,14 @@ std::string_view file_name(std::string_view path) {
 
 /// Where the archive of each class lies in the archive of training images, sorted by name.
 std::vector<TarMember> class_archives(const std::string& path, EntryFates& fates) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
+  if (!is_there(path)) {
     fail(ExitStatus::no_input,
          "{} is not there (--from tar reads {} and {} in --input); check --input", path,
          train_archive, val_archive);
   }
   std::vector<TarMember> classes;
   ArchiveFile(path).for_each_member([&](const TarMember& member) {
-    if (is_hidden_or_temporary(file_name(member.name))) {
+    if (is_hidden_path(member.name)) {
       fates.leave_out(hidden_reason, path + "/" + member.name);
       return;
     }
@@ -74,8 +74,12 @@ ArchivedImages images_in(const ArchiveFile& file, const TarMember& inner, OnBad 
   const std::string path = inner.name.empty() ? file.path() : file.path() + "/" + inner.name;
   file.for_each_member(inner, [&](const TarMember& member) {
     const std::string name = path + "/" + member.name;
-    if (is_hidden_or_temporary(file_name(member.name))) {
+    if (is_hidden_path(member.name)) {
       found.fates.leave_out(hidden_reason, name);
+      return;
+    }
+    if (is_archive_name(member.name)) {
+      found.fates.refuse(archive_reason, name);
       return;
     }
     const JudgedFile judged = file.judge(member);
@@ -89,6 +93,15 @@ ArchivedImages images_in(const ArchiveFile& file, const TarMember& inner, OnBad 
     }
   });
   sort_by_name(found.images);
+  const auto twice =
+      std::adjacent_find(found.images.begin(), found.images.end(),
+                         [](auto& one, auto& other) { return one.name == other.name; });
+  if (twice != found.images.end()) {
+    fail(ExitStatus::bad_input,
+         "{} holds {} twice (an archive is packed as it is, and one of the two replaces the other "
+         "when it is unpacked); make the archive again",
+         path, twice->name);
+  }
   if (found.images.empty() && found.fates.unused().empty()) {
     fail(ExitStatus::bad_input,
          "{} holds no JPEG or PNG file (at least one is needed); copy it again", path);

@@ -8,7 +8,6 @@
 #include "part_names.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <optional>
 
@@ -16,17 +15,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* archive_reason = "an archive beside folders (it is not unpacked)";
-
-bool is_archive(std::string_view name) {
-  static constexpr std::array<std::string_view, 7> endings{".zip", ".tar", ".tgz", ".tbz2",
-                                                           ".txz", ".7z",  ".rar"};
-  const std::string lower = lower_case(name);
-  return lower.find(".tar.") != std::string::npos ||
-         std::any_of(endings.begin(), endings.end(),
-                     [&](std::string_view ending) { return lower.ends_with(ending); });
-}
 
 /// The entries of a folder that holds folders.
 struct FolderEntries {
@@ -50,7 +38,7 @@ FolderEntries entries_of(const fs::path& directory) {
       has_image_extension(entry.name)
           ? found.images.push_back(entry.name)
           : found.fates.leave_out(special_kind(entry.status.st_mode), path.string());
-    } else if (is_archive(entry.name)) {
+    } else if (is_archive_name(entry.name)) {
       found.fates.refuse(archive_reason, path.string());
     } else {
       const JudgedFile judged = judge_file(path);
@@ -76,9 +64,34 @@ void require_no_loose_images(const fs::path& directory, const FolderEntries& ent
        entries.images.front(), suggestion);
 }
 
+/// Class folders that hold no image themselves, but folders, may be something else.
+void require_classes(const fs::path& base, const std::vector<std::string>& names) {
+  const auto holds_only_folders = [&](const std::string& name) {
+    const FolderEntries entries = entries_of(base / name);
+    return entries.images.empty() && entries.folders.size() > (names.size() == 1 ? 1U : 0U);
+  };
+  const auto [train, val] = like_parts(names);
+  const bool all_like_parts = std::ranges::none_of(
+      names, [](const std::string& name) { return part_word_in(name).empty(); });
+  if (!train.empty() && !val.empty() &&
+      (all_like_parts || (holds_only_folders(train) && holds_only_folders(val)))) {
+    fail(ExitStatus::bad_input,
+         "{} holds {} and {}, which look like parts, not like classes (parts are called train and "
+         "val or test); rename or link them so, or give one of them as --input",
+         base.string(), train, val);
+  }
+  if (names.size() == 1 && holds_only_folders(names.front())) {
+    fail(ExitStatus::bad_input,
+         "{} holds one folder, {}, which holds folders and no images (its folders look like the "
+         "classes); give {} as --input",
+         base.string(), names.front(), (base / names.front()).string());
+  }
+}
+
 /// Class folders directly in `base`, some of which may have the names of parts.
 InputLayout classes_without_parts(const fs::path& base, const FolderEntries& entries) {
   InputLayout layout{.train = base.string(), .classes = entries.folders, .fates = entries.fates};
+  require_classes(base, entries.folders);
   const bool only_parts = std::ranges::all_of(entries.folders, is_part_name);
   for (const std::string& name : entries.folders) {
     if (!is_part_name(name)) continue;
@@ -174,6 +187,7 @@ InputLayout find_layout(const std::string& directory, bool has_labels) {
          "{} holds no folders (the training part is read from {}/CLASS); check --input",
          layout.train, layout.train);
   }
+  require_classes(train, layout.classes);
   layout.fates.append(in_train->fates);
   if (parts.val) find_val(base / *parts.val, has_labels, layout);
   for (const std::string& name : parts.unused) {

@@ -96,13 +96,25 @@ struct Row {
   std::string_view label;
 };
 
-std::vector<Row> kaggle_rows(const NamedText& file, std::span<const Line> lines) {
+/// The longest class with which a text begins, as a word; else its first word.
+std::string_view leading_class(std::string_view text, std::span<const std::string> classes) {
+  std::string_view best = first_word(text);
+  for (std::size_t at = text.find_first_of(separators);;
+       at = text.find_first_of(separators, at + 1)) {
+    if (const auto name = field(text.substr(0, at)); index_of(name, classes)) best = name;
+    if (at == std::string_view::npos) return best;
+  }
+}
+
+std::vector<Row> kaggle_rows(const NamedText& file, std::span<const Line> lines,
+                             std::span<const std::string> classes) {
   std::vector<Row> rows;
   for (const Line& line : lines) {
     // A class and a box, for each object; all objects of an image are of one class.
     const Fields fields = split_first(file, line, "IMAGE,CLASS X1 Y1 X2 Y2 ...");
-    rows.push_back(
-        {.line = line.number, .image = fields.first, .label = first_word(fields.second)});
+    rows.push_back({.line = line.number,
+                    .image = fields.first,
+                    .label = leading_class(fields.second, classes)});
   }
   return rows;
 }
@@ -110,16 +122,14 @@ std::vector<Row> kaggle_rows(const NamedText& file, std::span<const Line> lines)
 /// Indices of images, by their names with and without extension.
 using ImageIndices = std::unordered_map<std::string_view, std::size_t>;
 
-/// "CLASS X1 Y1 X2 Y2", as in Tiny ImageNet's lists, has a class and a box. Empty for other text.
+/// The class of "CLASS X1 Y1 X2 Y2", as in Tiny ImageNet's lists. Empty for other text.
 std::string_view class_before_box(std::string_view text) {
-  std::string_view rest = text.substr(std::min(first_word(text).size(), text.size()));
   for (int number = 0; number < 4; ++number) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(separators), rest.size()));
-    const std::string_view word = first_word(rest);
-    if (!number_in(word)) return {};
-    rest.remove_prefix(word.size());
+    const std::size_t before = text.find_last_of(separators);
+    if (before == std::string_view::npos || !number_in(text.substr(before + 1))) return {};
+    text = field(text.substr(0, before));
   }
-  return rest.empty() ? first_word(text) : std::string_view();
+  return text;
 }
 
 /// Names of images and classes may have blanks and commas, so a line is split where it gives an
@@ -165,13 +175,38 @@ Row list_row(const NamedText& file, const Line& line, const ImageIndices& images
 /// the whole file, since a number may be both.
 enum class LabelMeaning { name, number };
 
+/// A number that equals another class's name but for zeros, as 1 beside folders 01, 02, 03, has two
+/// meanings.
+void refuse_padded(const NamedText& file, std::span<const Row> rows,
+                   std::span<const std::string> classes) {
+  std::unordered_map<std::int64_t, std::size_t> values;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    if (const auto value = number_in(classes[i])) values.emplace(*value, i);
+  }
+  for (const Row& row : rows) {
+    const auto number = number_in(row.label);
+    const auto found = number ? values.find(*number) : values.end();
+    if (found == values.end() || static_cast<std::int64_t>(found->second) == *number) continue;
+    fail(ExitStatus::bad_input,
+         "{}: line {} gives {} the class {} (it may be class {}, or number {} in the order of the "
+         "names, {}); use the names",
+         file.path, row.line, row.image, row.label, classes[found->second], row.label,
+         *number < static_cast<std::int64_t>(classes.size())
+             ? classes[static_cast<std::size_t>(*number)]
+             : "which is none");
+  }
+}
+
 LabelMeaning meaning_of(const NamedText& file, std::span<const Row> rows,
                         std::span<const std::string> classes) {
   const auto is_name = [&](const Row& row) { return index_of(row.label, classes).has_value(); };
   const auto name = std::ranges::find_if(rows, is_name);
   const auto other = std::ranges::find_if_not(rows, is_name);
   if (other == rows.end()) return LabelMeaning::name;
-  if (name == rows.end()) return LabelMeaning::number;
+  if (name == rows.end()) {
+    refuse_padded(file, rows, classes);
+    return LabelMeaning::number;
+  }
   if (!number_in(other->label)) refuse_label(file, *other, classes);
   fail(ExitStatus::bad_input,
        "{}: {} (line {}) is the name of a class, but {} (line {}) is not (a file gives classes by "
@@ -204,7 +239,7 @@ std::vector<std::int32_t> labels_by_name(const NamedText& file, std::span<const 
   }
   std::vector<Row> rows;
   if (lines.front().text == kaggle_header) {
-    rows = kaggle_rows(file, lines.subspan(1));
+    rows = kaggle_rows(file, lines.subspan(1), unlabelled.classes);
   } else {
     for (const Line& line : lines) rows.push_back(list_row(file, line, images, unlabelled.classes));
   }

@@ -53,8 +53,9 @@ class ShardPacker final {
     }
     if (writer.samples() == 0) {
       fail(ExitStatus::bad_input,
-           "none of the {} samples of {} can be read (a shard holds at least one), {} among them: "
-           "{}",
+           "none of the {} samples of {} can be read (a shard holds at least one; fewer --shards "
+           "make "
+           "larger ones), {} among them: {}",
            task.positions.count, task.name,
            source_.describe(task.part, record.skipped.back().index), record.skipped.back().reason);
     }
@@ -128,9 +129,24 @@ struct ShardOrder {
   std::int64_t samples_before = 0;  ///< of the latter
 };
 
+/// Whether a sample that was skipped can be read now.
+bool is_any_readable(PackSource& source, const std::vector<SkippedSample>& skipped) {
+  RawSample sample;
+  return std::ranges::any_of(skipped, [&](const SkippedSample& each) {
+    try {
+      static_cast<void>(source.read(each.part, each.index, sample));
+      return true;
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::bad_input) throw;
+      return false;
+    }
+  });
+}
+
 /// Adds the records of finished shards to rank 0's.
-ShardOrder order_shards(const std::vector<ShardTask>& tasks, const UnfinishedPacking& unfinished,
-                        const PackOptions& options, ShardRecord& record, Communicator& comm) {
+ShardOrder order_shards(PackSource& source, const std::vector<ShardTask>& tasks,
+                        const UnfinishedPacking& unfinished, const PackOptions& options,
+                        ShardRecord& record, Communicator& comm) {
   std::vector<std::int32_t> is_finished(tasks.size(), 0);
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
@@ -138,6 +154,7 @@ ShardOrder order_shards(const std::vector<ShardTask>& tasks, const UnfinishedPac
       const auto found = unfinished.find(tasks[i].name);
       // Without --on-bad skip, packing it again fails and names the bad sample.
       if (!found || (options.on_bad == OnBad::stop && !found->skipped.empty())) continue;
+      if (is_any_readable(source, found->skipped)) continue;  // replaced since
       add(record, *found);
       is_finished[i] = 1;
     }
@@ -198,9 +215,16 @@ std::uint64_t publish(const std::vector<ShardTask>& tasks, const ShardOrder& ord
   return comm.all_reduce_value(bytes);
 }
 
+std::vector<std::pair<SourcePart, std::int64_t>> places_of(
+    const std::vector<SkippedSample>& skipped) {
+  std::vector<std::pair<SourcePart, std::int64_t>> places;
+  for (const SkippedSample& sample : skipped) places.emplace_back(sample.part, sample.index);
+  return places;
+}
+
 /// Rank 0's finding whether the directory holds all shards of an earlier packing of these settings,
 /// and nothing that `on_bad` would refuse. It says how many were packed then.
-std::optional<PackResult> find_finished(const PackSettings& settings,
+std::optional<PackResult> find_finished(PackSource& source, const PackSettings& settings,
                                         const std::vector<ShardTask>& tasks,
                                         const PackOptions& options) {
   std::optional<PackResult> found = read_packing_record(options.directory, settings);
@@ -215,6 +239,17 @@ std::optional<PackResult> find_finished(const PackSettings& settings,
     bytes += require_input((fs::path(options.directory) / file).string());
   }
   if (!names.empty() || bytes != found->bytes) return std::nullopt;
+  std::vector<SkippedSample> skipped;
+  for (const auto& [part, index] : found->skipped_at) {
+    skipped.push_back({.part = part, .index = index, .reason = {}});
+  }
+  if (is_any_readable(source, skipped)) {
+    fail(ExitStatus::usage,
+         "{} holds shards without images that were skipped and can be read now ({} lists them); "
+         "give "
+         "--overwrite to pack all again, or another --output",
+         options.directory, skipped_list_name);
+  }
   found->earlier_shards = static_cast<std::int64_t>(tasks.size());
   return found;
 }
@@ -249,7 +284,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
     tasks = plan_shards(source, options);
     settings = settings_of(source, options, tasks);
     if (comm.rank() != 0) return;
-    if (!options.overwrite) finished = find_finished(settings, tasks, options);
+    if (!options.overwrite) finished = find_finished(source, settings, tasks, options);
     if (finished) {
       unfinished.end_interrupted(settings);
     } else {
@@ -258,7 +293,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
   });
   if (broadcast_result(finished, settings, comm)) return *finished;
   ShardRecord mine;
-  const ShardOrder order = order_shards(tasks, unfinished, options, mine, comm);
+  const ShardOrder order = order_shards(source, tasks, unfinished, options, mine, comm);
   pack_shards(tasks, order, source, options, unfinished, mine, comm);
 
   const ShardRecord record = gather(mine, comm);
@@ -295,6 +330,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
   const PackResult result{.train_samples = packed(SourcePart::train),
                           .val_samples = packed(SourcePart::val),
                           .skipped = static_cast<std::int64_t>(record.skipped.size()),
+                          .skipped_at = places_of(record.skipped),
                           .re_encoded = record.re_encoded,
                           .resized = record.resized,
                           .train_shards = shards_of(SourcePart::train),

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text_file.hpp"
+#include "part_names.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -90,9 +91,13 @@ std::vector<std::byte> read_whole_file(const std::string& path) {
   return bytes;
 }
 
-std::vector<std::string> read_lines(const std::string& path) {
+bool is_there(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return {};
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+std::vector<std::string> read_lines(const std::string& path) {
+  if (!is_there(path)) return {};
   std::istringstream text(read_text_file(path));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) {
@@ -108,7 +113,8 @@ EntryFates entries_beside(const std::string& directory, const std::vector<std::s
     const std::string path = (std::filesystem::path(directory) / entry.name).string();
     if (std::ranges::find(used, path) != used.end()) continue;
     const std::string name = lower_case(entry.name);
-    const bool is_part = name.starts_with("t10k") || name.starts_with("test");
+    const bool is_part =
+        name.starts_with("t10k") || evaluation_part(part_word_in(name)).has_value();
     // The same file, packed and unpacked, is there twice.
     const bool is_twin = std::ranges::any_of(used, [&](const std::string& other) {
       return other == path + ".gz" || other + ".gz" == path;

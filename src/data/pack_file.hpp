@@ -14,6 +14,8 @@ namespace lockstep {
 [[nodiscard]] std::vector<std::byte> read_whole_file(const std::string& path);
 /// The same into a reused buffer.
 void read_whole_file(const std::string& path, std::vector<std::byte>& bytes);
+/// Whether there is anything at the path, also a link to nothing: reading it then says so.
+[[nodiscard]] bool is_there(const std::string& path);
 /// Lines without trailing blanks and line ends; skips empty lines. Empty if there is no file.
 [[nodiscard]] std::vector<std::string> read_lines(const std::string& path);
 

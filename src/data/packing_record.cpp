@@ -41,6 +41,10 @@ PackResult from_json(const Json& json) {
                     .std = json.at("std").get<std::vector<float>>(),
                     .unused = json.at("unused"),
                     .notes = json.at("notes").get<std::vector<std::string>>()};
+  for (const Json& place : json.at("skipped_at")) {
+    result.skipped_at.emplace_back(place.at(0) == "train" ? SourcePart::train : SourcePart::val,
+                                   place.at(1).get<std::int64_t>());
+  }
   for (const auto& [reason, of] : json.at("left_out").items()) {
     result.left_out[reason] = {.entries = of.at("entries"),
                                .first = of.at("first").get<std::vector<std::string>>()};
@@ -51,6 +55,10 @@ PackResult from_json(const Json& json) {
 }  // namespace
 
 std::string packing_record_text(const PackResult& result, const PackSettings& settings) {
+  Json places = Json::array();
+  for (const auto& [part, index] : result.skipped_at) {
+    places.push_back({part == SourcePart::train ? "train" : "val", index});
+  }
   const Json json{{"format", "lockstep-packing"},
                   {"version", version_of_record},
                   {"settings", to_json(settings)},
@@ -58,6 +66,7 @@ std::string packing_record_text(const PackResult& result, const PackSettings& se
                   {"train_samples", result.train_samples},
                   {"val_samples", result.val_samples},
                   {"skipped", result.skipped},
+                  {"skipped_at", places},
                   {"left_out", to_json(result.left_out)},
                   {"unused", result.unused},
                   {"notes", result.notes},

@@ -47,10 +47,21 @@ std::string part_word_in(std::string_view name) {
   std::replace_if(
       letters.begin(), letters.end(), [](char c) { return c < 'a' || c > 'z'; }, ' ');
   std::istringstream words(letters);
+  std::string last;
   for (std::string word; words >> word;) {
-    if (training_part(word) || evaluation_part(word)) return word;
+    if (training_part(word) || evaluation_part(word)) last = word;
   }
-  return {};
+  return last;
+}
+
+LikeParts like_parts(std::span<const std::string> names) {
+  LikeParts found;
+  for (const std::string& name : names) {
+    const std::string word = part_word_in(name);
+    if (found.train.empty() && training_part(word)) found.train = name;
+    if (found.val.empty() && evaluation_part(word)) found.val = name;
+  }
+  return found;
 }
 
 std::string PartNames::note() const {

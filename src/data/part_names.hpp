@@ -13,9 +13,17 @@ namespace lockstep {
 [[nodiscard]] std::optional<int> training_part(std::string_view name);
 [[nodiscard]] std::optional<int> evaluation_part(std::string_view name);
 
-/// The first word of a name that is a part's, in lower case, as "val" of "imagenet-val-0.tar";
+/// The last word of a name that is a part's, in lower case, as "val" of "train-cars-val-0.tar";
 /// empty if none is.
 [[nodiscard]] std::string part_word_in(std::string_view name);
+
+/// The first name with a word of a training part, and the first with one of an evaluation part, as
+/// seg_train and seg_test; empty if there is none.
+struct LikeParts {
+  std::string train;
+  std::string val;
+};
+[[nodiscard]] LikeParts like_parts(std::span<const std::string> names);
 
 /// Which of an input's names are its parts, and the names of other evaluation parts: only one part
 /// becomes split val.

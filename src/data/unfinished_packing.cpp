@@ -16,6 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view record_ending = ".json";
+constexpr const char* settings_name = "settings.txt";
+constexpr const char* publishing_name = "publishing";
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -38,12 +40,18 @@ std::vector<fs::path> shards_in(const std::string& directory) {
   return found;
 }
 
-void remove_shards(const std::string& directory) {
-  std::vector<fs::path> old = shards_in(directory);
+/// Shards, and the lists beside them.
+std::vector<fs::path> files_to_replace(const std::string& directory) {
+  std::vector<fs::path> files = shards_in(directory);
   for (const char* name : {skipped_list_name, packing_record_name}) {
-    old.push_back(fs::path(directory) / name);
+    const fs::path path = fs::path(directory) / name;
+    if (exists(path.string())) files.push_back(path);
   }
-  for (const fs::path& path : old) {
+  return files;
+}
+
+void remove_old(const std::string& directory) {
+  for (const fs::path& path : files_to_replace(directory)) {
     std::error_code error;
     fs::remove(path, error);
     if (error) {
@@ -56,6 +64,23 @@ void remove_shards(const std::string& directory) {
 bool holds_records(const std::string& directory) {
   return std::ranges::any_of(visible_names(directory),
                              [](const std::string& name) { return name.ends_with(record_ending); });
+}
+
+/// The directory is removed at the end, so it must hold nothing that is not a packing's.
+void require_own_files(const std::string& directory) {
+  for (const std::string& name : visible_names(directory)) {
+    std::string_view shard = name;
+    if (shard.ends_with(record_ending)) shard.remove_suffix(record_ending.size());
+    if (name == settings_name || name == publishing_name || name == skipped_list_name ||
+        parse_shard_name(shard)) {
+      continue;
+    }
+    fail(ExitStatus::usage,
+         "{}/{} is not a packing's (the directory is needed for the packing, and removed at its "
+         "end); "
+         "choose another --output",
+         directory, name);
+  }
 }
 
 std::string to_text(const PackSettings& settings) {
@@ -78,8 +103,8 @@ UnfinishedPacking::UnfinishedPacking(const std::string& output)
     : output_(output),
       directory_((fs::path(output) / unfinished_packing).string()),
       removed_((fs::path(output) / fmt::format(".{}.tmp-pack", unfinished_packing)).string()),
-      settings_((fs::path(directory_) / "settings.txt").string()),
-      publishing_((fs::path(directory_) / "publishing").string()) {}
+      settings_((fs::path(directory_) / settings_name).string()),
+      publishing_((fs::path(directory_) / publishing_name).string()) {}
 
 std::string UnfinishedPacking::shard(const std::string& name) const {
   return (fs::path(directory_) / name).string();
@@ -97,6 +122,7 @@ void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
   const std::string text = to_text(settings);
   const std::string old = exists(settings_) ? read_text_file(settings_) : "";
   const bool continues = old == text;
+  require_own_files(directory_);
   if (old.empty() && exists(directory_) && !fs::is_empty(directory_, ignored)) {
     fail(
         ExitStatus::usage,
@@ -106,15 +132,16 @@ void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
   if (!continues && !overwrite && holds_records(directory_)) {
     fail(ExitStatus::usage,
          "{} holds shards that were packed differently ({}); give the same options and files to "
-         "continue, --overwrite to start again, or another --output",
+         "continue, another --output, or --overwrite to start again without them",
          directory_, first_difference(old, text));
   }
-  const auto shards = shards_in(output_);
-  if (!shards.empty() && !overwrite && !(continues && exists(publishing_))) {
-    fail(ExitStatus::usage,
-         "{} holds {} shards already, {} among them (they would be replaced); choose another "
-         "--output or give --overwrite",
-         output_, shards.size(), shards.front().filename().string());
+  const auto old_files = files_to_replace(output_);
+  if (!old_files.empty() && !overwrite && !(continues && exists(publishing_))) {
+    fail(
+        ExitStatus::usage,
+        "{} holds {} shards or lists of a packing already, {} among them (they would be replaced); "
+        "choose another --output or give --overwrite",
+        output_, old_files.size(), old_files.front().filename().string());
   }
   if (!continues && exists(directory_)) end();
   std::error_code error;
@@ -149,7 +176,7 @@ void UnfinishedPacking::store(const std::string& name,
 
 void UnfinishedPacking::begin_publishing() {
   if (exists(publishing_)) return;
-  remove_shards(output_);
+  remove_old(output_);
   write_text_atomically(publishing_, "");
 }
 

@@ -41,7 +41,7 @@ FolderOfArchives archives_in(const fs::path& directory) {
     } else if (name.ends_with(".tar")) {
       static_cast<void>(require_input(path));
       found.archives.push_back(entry.name);
-    } else if (name.find(".tar.") != std::string::npos || name.ends_with(".tgz")) {
+    } else if (is_archive_name(entry.name)) {
       found.fates.refuse("a compressed archive (decompress it)", path);
     } else {
       if (entry.error != 0) static_cast<void>(require_input(path));
@@ -106,6 +106,25 @@ Archives find_in_folders(const fs::path& directory, const FolderOfArchives& top,
   return found;
 }
 
+/// All archives are training data only if no names say otherwise, as trainset-0.tar beside
+/// testset-0.tar.
+void require_no_like_parts(const fs::path& directory, const std::vector<std::string>& names) {
+  const auto named = [&](std::string_view part) {
+    return std::ranges::find_if(names, [&](const std::string& name) {
+      return lower_case(name).find(part) != std::string::npos;
+    });
+  };
+  const auto train = named("train");
+  for (const char* part : {"val", "test"}) {
+    const auto other = named(part);
+    if (train == names.end() || other == names.end() || train == other) continue;
+    fail(ExitStatus::bad_input,
+         "{} holds {} and {}, which look like parts (their names have no word train, val or test, "
+         "such as train-0.tar); rename them, or put each part into a folder train or val",
+         directory.string(), *train, *other);
+  }
+}
+
 /// Parts by the names of the archives.
 Archives find_by_names(const fs::path& directory, const FolderOfArchives& top) {
   require_archives(directory, top);
@@ -134,7 +153,10 @@ Archives find_by_names(const fs::path& directory, const FolderOfArchives& top) {
     }
   }
   if (const std::string note = parts.note(); !note.empty()) found.notes.push_back(note);
-  if (found.train.empty() && !parts.val) found.train.swap(others);
+  if (found.train.empty() && !parts.val) {
+    require_no_like_parts(directory, top.archives);
+    found.train.swap(others);
+  }
   if (!others.empty() || found.train.empty()) {
     fail(ExitStatus::bad_input,
          "{} has {} archives of train and {} of val by their names, and {} others{} (training data "
@@ -184,6 +206,14 @@ ImageListing list_webdataset(const std::string& directory, const std::string& cl
     if (on_bad == OnBad::stop) found.fates.require_all_used();
     if (class_names.empty()) return;
     for (ClassName& name : parse_class_names(read_text(class_names))) {
+      const std::string& id = name.id;
+      if (id.find_first_not_of("0123456789") == std::string::npos &&
+          id != std::to_string(names.size())) {
+        fail(ExitStatus::bad_input,
+             "{} has class {} in the place of class {} (a WebDataset's classes are the lines in "
+             "order, from 0); sort the lines",
+             class_names, id, names.size());
+      }
       names.push_back(std::move(name.name));
     }
   });

@@ -58,16 +58,38 @@ std::int32_t label_in_cls(const ArchiveFile& file, const TarMember& member) {
   return checked(file, member, label);
 }
 
-std::int32_t label_in_json(const ArchiveFile& file, const TarMember& member) {
+/// nullopt if there is no number. Error(bad_input) if there are two, or it is no label.
+std::optional<std::int32_t> number_in_json(const ArchiveFile& file, const TarMember& member) {
   const auto json = nlohmann::json::parse(text_of(file, member), nullptr, /*exceptions=*/false);
-  if (json.is_object()) {
-    for (const char* key : {"label", "cls", "class"}) {
-      const auto found = json.find(key);
-      if (found == json.end() || !found->is_number_integer()) continue;
-      return checked(file, member, found->get<std::int64_t>());
-    }
+  std::optional<std::int32_t> label;
+  if (!json.is_object()) return label;
+  for (const char* key : {"label", "cls", "class"}) {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_number_integer()) continue;
+    const std::int32_t number = checked(file, member, found->get<std::int64_t>());
+    if (label && *label != number) bad_label(file, member, "it has two different numbers");
+    label = number;
   }
-  bad_label(file, member, "a number label, cls or class in a JSON object is expected");
+  return label;
+}
+
+std::int32_t label_of(const ArchiveFile& file, const std::optional<TarMember>& cls,
+                      const std::optional<TarMember>& json) {
+  const auto in_json = json ? number_in_json(file, *json) : std::nullopt;
+  if (!cls) {
+    if (!in_json) {
+      bad_label(file, *json, "a number label, cls or class in a JSON object is expected");
+    }
+    return *in_json;
+  }
+  const std::int32_t in_cls = label_in_cls(file, *cls);
+  if (in_json && *in_json != in_cls) {
+    fail(ExitStatus::bad_input,
+         "{}: {} is {}, but {} has {} (a sample has one label); check the "
+         "archive",
+         file.path(), cls->name, in_cls, json->name, *in_json);
+  }
+  return in_cls;
 }
 
 /// Collects the members of one archive by sample.
@@ -78,7 +100,7 @@ class SampleCollector final {
   void add(const TarMember& member) {
     const std::string_view name =
         std::string_view(member.name).substr(member.name.find_last_of('/') + 1);
-    if (is_hidden_or_temporary(name)) {
+    if (is_hidden_path(member.name)) {
       fates_.leave_out(hidden_reason, path_of(member));
     } else if (name.starts_with("__")) {
       fates_.leave_out("metadata, by its name", path_of(member));
@@ -137,14 +159,13 @@ class SampleCollector final {
   }
 
   void list(const Sample& sample, std::int32_t container, OnBad on_bad, ListedEntries& listed) {
-    const TarMember* label = sample.cls ? &*sample.cls : sample.json ? &*sample.json : nullptr;
     if (!sample.image) {
       for (const auto& member : {sample.cls, sample.json}) {
         if (member) fates_.refuse("a label without an image of the same name", path_of(*member));
       }
       return;
     }
-    if (label == nullptr) {
+    if (!sample.cls && !sample.json) {
       fates_.refuse("an image without a label (a .cls or .json file of the same name)",
                     path_of(*sample.image));
       return;
@@ -158,12 +179,11 @@ class SampleCollector final {
       fates_.refuse(judged.reason, path_of(*sample.image));
       return;
     }
-    listed.images.add(
-        {.bytes = sample.image->bytes,
-         .offset = sample.image->offset,
-         .container = container,
-         .label = sample.cls ? label_in_cls(file_, *label) : label_in_json(file_, *label)},
-        sample.image->name);
+    listed.images.add({.bytes = sample.image->bytes,
+                       .offset = sample.image->offset,
+                       .container = container,
+                       .label = label_of(file_, sample.cls, sample.json)},
+                      sample.image->name);
   }
 
   const ArchiveFile& file_;

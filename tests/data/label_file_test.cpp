@@ -59,6 +59,12 @@ BOOST_AUTO_TEST_CASE(labels_are_names_or_numbers_in_the_whole_file) {
     const Failure failure = failure_of([&] { (void)parse(mixed); });
     BOOST_TEST(failure.says("is the name of a class, but 0 (line "), failure.text);
   }
+  const std::vector<std::string> padded{"01", "02", "03"};
+  const Failure ambiguous = failure_of([&] {
+    (void)parse_labels({.path = "labels.txt", .text = "val_1 1\nval_2 2\nval_3 1\n"},
+                       {.images = images, .classes = padded});
+  });
+  BOOST_TEST(ambiguous.says("it may be class 01, or number 1"), ambiguous.text);
   check_refused("val_1 n01\nval_2 1\nval_3 n01\n",
                 "n01 (line 1) is the name of a class, but 1 (line 2) is not");
 }
@@ -68,7 +74,8 @@ BOOST_AUTO_TEST_CASE(names_of_images_and_classes_may_have_blanks_and_commas) {
   const std::vector<std::string> kinds{"dog", "hot", "hot dog", "tench, Tinca"};
   for (const char* text : {"my cat, old.png hot dog\npan 2.png tench, Tinca\n",
                            "my cat, old.png,hot dog\nfolder/pan 2.png,tench, Tinca\n",
-                           "my cat, old.png\thot dog\npan 2\ttench, Tinca\n"}) {
+                           "my cat, old.png\thot dog\npan 2\ttench, Tinca\n",
+                           "my cat, old.png hot dog 1 2 3 4\npan 2.png tench, Tinca 1 2 3 4\n"}) {
     const auto labels =
         parse_labels({.path = "labels.txt", .text = text}, {.images = names, .classes = kinds});
 
@@ -79,6 +86,18 @@ BOOST_AUTO_TEST_CASE(names_of_images_and_classes_may_have_blanks_and_commas) {
                        {.images = names, .classes = kinds});
   });
   BOOST_TEST(failure.says("line 1 gives pan 2.png the class 'hot dogs'"), failure.text);
+}
+
+BOOST_AUTO_TEST_CASE(kaggles_format_finds_classes_with_blanks) {
+  const std::vector<std::string> names{"v0.png", "v1.png"};
+  const std::vector<std::string> kinds{"sea", "sea lion"};
+
+  const auto labels = parse_labels(
+      {.path = "labels.txt",
+       .text = "ImageId,PredictionString\nv0,sea lion 1 2 3 4 sea lion 5 6 7 8\nv1,sea 1 2 3 4\n"},
+      {.images = names, .classes = kinds});
+
+  BOOST_TEST(labels == (std::vector<std::int32_t>{1, 0}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(each_image_needs_one_label_and_each_label_an_image) {

@@ -143,6 +143,24 @@ BOOST_AUTO_TEST_CASE(cifar_100_takes_the_fine_labels) {
   BOOST_TEST(source->info().classes == 100);
 }
 
+BOOST_AUTO_TEST_CASE(links_to_nothing_and_packed_test_data_are_not_missed) {
+  const TemporaryDirectory folder;
+  write_file(folder / "train.bin", cifar_batch(2, "\x03\x42"));
+  std::filesystem::create_symlink("/not/mounted", folder / "test.bin");
+  check_fails(ExitStatus::no_input, "a link to /not/mounted",
+              [&] { return open_cifar_source(folder.path()); });
+  std::filesystem::remove(folder / "test.bin");
+
+  write_file(folder / "test.bin.gz", "x");
+  check_fails(ExitStatus::bad_input, "test.bin.gz looks like test data",
+              [&] { return open_cifar_source(folder.path()); });
+  std::filesystem::remove(folder / "test.bin.gz");
+
+  std::filesystem::create_symlink("/not/mounted", folder / "fine_label_names.txt");
+  check_fails(ExitStatus::no_input, "a link to /not/mounted",
+              [&] { return open_cifar_source(folder.path()); });
+}
+
 BOOST_AUTO_TEST_CASE(cifar_files_that_are_missing_or_wrong_are_refused) {
   const TemporaryDirectory folder;
   check_fails(ExitStatus::no_input, "data_batch_1.bin",

@@ -121,6 +121,26 @@ BOOST_AUTO_TEST_CASE(each_member_has_one_fate) {
                 "0.mask.png is an image without");
 }
 
+BOOST_AUTO_TEST_CASE(two_labels_that_differ_are_refused) {
+  check_refused({{"a.jpg", "x"}, {"a.cls", "0"}, {"a.json", "{\"label\": 1}"}},
+                "a.cls is 0, but a.json has 1");
+  check_refused({{"a.jpg", "x"}, {"a.json", "{\"label\": 1, \"cls\": 2}"}},
+                "two different numbers");
+  BOOST_TEST(samples_in({{"a.jpg", "x"}, {"a.cls", "1"}, {"a.json", "{\"label\": 1}"}}).size() ==
+             1);
+}
+
+BOOST_AUTO_TEST_CASE(hidden_folders_are_left_out) {
+  const ListedEntries found = entries_of({{"./a/b.jpg", "x"},
+                                          {"./a/b.cls", "1"},
+                                          {".trash/c.jpg", "x"},
+                                          {".trash/c.cls", "1"},
+                                          {"__MACOSX/d.jpg", "x"}});
+
+  BOOST_TEST(found.images.size() == 1);
+  BOOST_TEST(found.fates.all().at("hidden or temporary, by its name").entries == 3);
+}
+
 BOOST_AUTO_TEST_CASE(samples_without_image_or_label_are_refused) {
   check_refused({{"a.jpg", "x"}, {"b.cls", "1"}}, "a.jpg is an image without a label");
   check_refused({{"a.cls", "1"}, {"b.jpg", "x"}}, "a.cls is a label without an image");
@@ -166,6 +186,11 @@ BOOST_AUTO_TEST_CASE(the_names_of_archives_say_to_which_part_they_belong) {
   fails({"val-0.tar"}, "0 archives of train and 1 of val");
   fails({"train-0.tar", "more-0.tar"}, "1 others, such as more-0.tar");
   fails({"train-0.tar", "train-1.tar.gz"}, "train-1.tar.gz is a compressed archive");
+  fails({"trainset-0.tar", "testset-0.tar"}, "look like parts");
+  fails({"imagenetTrain-0.tar", "imagenetVal-0.tar"}, "look like parts");
+  fails({"train-0.tar", "val-1.txz"}, "val-1.txz is a compressed archive");
+  BOOST_TEST((list({"train-cars-train-0.tar", "train-cars-val-0.tar"}) ==
+              std::pair<std::int64_t, std::int64_t>(1, 1)));
   fails({"train/0.tar", "extra/0.tar"}, "extra is a folder");
   fails({"train/0.tar", "1.tar"}, "1.tar is an archive beside the parts");
   fails({"train/0.tar", "train/more/0.tar"}, "train/more is a folder");

@@ -362,6 +362,56 @@ def a_finished_packing_is_done(folder):
     pack(folder / "in", folder / "out", "--on-bad", "skip", "--shards", 3, expect=USAGE)
 
 
+def folders_that_look_like_parts_or_wrap_the_classes_are_no_classes(folder):
+    for i, paths in enumerate((["seg_train/seg_train/a/0.png", "seg_train/seg_train/b/0.png", "seg_test/seg_test/a/0.png"],
+                               ["training_set/cats/0.png", "training_set/dogs/0.png", "test_set/cats/0.png"],
+                               ["train_set/0.png", "val_set/1.png"], ["cat/training_set/0.png", "cat/test_set/1.png"],
+                               ["PetImages/Cat/0.png", "PetImages/Dog/1.png"], ["train/train/Cat/0.png", "train/train/Dog/0.png"])):
+        for path in paths:
+            picture(folder / f"in{i}" / path)
+        output = pack(folder / f"in{i}", folder / "none", expect=BAD_INPUT)
+        assert "--input" in output or "parts are above the classes" in output, (paths, output)
+    assert not (folder / "none").exists()
+    assert pack(folder / "in4" / "PetImages", folder / "out")["classes"] == 2
+    # Names of classes may have such words.
+    for name in ("train station", "test tube", "cat"):
+        picture(folder / "words" / name / "0.png")
+    assert pack(folder / "words", folder / "out-words")["classes"] == 3
+    picture(folder / "words" / "cat" / "1.png")
+    (folder / "words" / "cat" / "more.zip").write_bytes(b"PK")
+    assert "more.zip is an archive" in pack(folder / "words", folder / "none", expect=BAD_INPUT)
+    assert pack(folder / "words", folder / "out-zip", "--on-bad", "skip")["unused"] == 1
+
+
+def nothing_is_removed_that_is_not_a_packings(folder):
+    picture(folder / "in" / "cat" / "0.png")
+    for name in ("skipped.txt", "packing.json", "unfinished/thesis.tex", "unfinished/settings.txt"):
+        kept = folder / name.replace("/", "-") / name
+        kept.parent.mkdir(parents=True)
+        kept.write_text("mine")
+        output = kept.parents[len(pathlib.Path(name).parts) - 1]
+        if name.endswith("settings.txt"):
+            (kept.parent / "notes").write_text("mine")
+        assert "another --output" in pack(folder / "in", output, expect=USAGE), name
+        assert kept.read_text() == "mine", name
+
+
+def a_bad_file_that_is_replaced_is_packed(folder):
+    for i in range(12):
+        picture(folder / "in" / "cat" / f"{i:02}.png", seed=i)
+    bad = folder / "in" / "cat" / "05.png"
+    whole = bad.read_bytes()
+    args = ["--on-bad", "skip", "--shards", 3]
+    bad.write_bytes(bytes(len(whole)))
+    assert pack(folder / "in", folder / "out", *args)["skipped"] == 1
+    assert pack(folder / "in", folder / "out", *args)["earlier_shards"] == 3
+    bad.write_bytes(whole)
+    for ranks in (1, 2):
+        output = pack(folder / "in", folder / "out", *args, ranks=ranks, expect=USAGE)
+        assert "can be read now" in output and "--overwrite" in output, output
+    assert pack(folder / "in", folder / "out", *args, "--overwrite")["train_samples"] == 12
+
+
 def tiny_imagenet_is_packed_as_it_is_distributed(folder):
     """Images in a folder images/ of each class, and validation images in val/images with a list that has boxes."""
     for name in ("n01", "n02"):
@@ -416,4 +466,5 @@ def archives_that_are_not_whole_are_refused(folder):
 if __name__ == "__main__":
     main([every_entry_of_a_random_folder_has_one_fate, parts_have_the_usual_names, a_reserved_name_with_images_of_its_own_is_a_class_or_an_error,
           links_are_followed_or_stop, other_formats_are_named, the_output_is_outside_of_the_input, a_finished_packing_is_done,
-          tiny_imagenet_is_packed_as_it_is_distributed, archives_that_are_not_whole_are_refused])
+          folders_that_look_like_parts_or_wrap_the_classes_are_no_classes, nothing_is_removed_that_is_not_a_packings,
+          a_bad_file_that_is_replaced_is_packed, tiny_imagenet_is_packed_as_it_is_distributed, archives_that_are_not_whole_are_refused])

@@ -15,6 +15,9 @@ namespace lockstep {
 /// make: `__MACOSX`, `@eaDir`, `lost+found`, `$RECYCLE.BIN`, `System Volume Information`.
 [[nodiscard]] bool is_hidden_or_temporary(std::string_view name) noexcept;
 
+/// Whether a part of a path in an archive is such a name.
+[[nodiscard]] bool is_hidden_path(std::string_view path) noexcept;
+
 struct DirectoryEntry {
   std::string name;
   int error = 0;          ///< errno if it cannot be examined, as a dangling link

@@ -33,7 +33,8 @@ struct PackOptions {
 struct PackResult {
   std::int64_t train_samples = 0;  ///< packed
   std::int64_t val_samples = 0;
-  std::int64_t skipped = 0;     ///< left out and listed in skipped_list_name
+  std::int64_t skipped = 0;  ///< left out and listed in skipped_list_name
+  std::vector<std::pair<SourcePart, std::int64_t>> skipped_at = {};  ///< parts and indices of these
   std::int64_t re_encoded = 0;  ///< PNG and CMYK files packed as RGB JPEG files
   std::int64_t resized = 0;     ///< larger images packed as smaller JPEG files
   std::int64_t train_shards = 0;
