@@ -1,6 +1,7 @@
 #include "checkpoint_format.hpp"
 
 #include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/core/address_space.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/name_list.hpp"
@@ -189,6 +190,7 @@ auto within_memory(const std::string& path, Work work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
+    if (address_space_limit()) throw;  // the limit may be the reason, and is named
     fail(ExitStatus::bad_input,
          "{} asks for more memory than there is (its shapes are too large); it may be damaged",
          path);

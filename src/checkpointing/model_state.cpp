@@ -178,6 +178,14 @@ std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader
   for (const RunningStatistic& statistic : graph.statistics()) {
     const Shape shape{statistic.channels};
     all.push_back(reader.read(group, find(index, statistic.name, shape, group)));
+    if (!statistic.name.ends_with("running_var")) continue;
+    const auto negative = std::ranges::find_if(all.back(), [](float value) { return value < 0; });
+    if (negative == all.back().end()) continue;
+    fail(
+        ExitStatus::bad_input,
+        "{}/{} has the value {} (a variance is not negative; outputs would be NaN); write the file "
+        "again",
+        group, statistic.name, *negative);
   }
   return all;
 }

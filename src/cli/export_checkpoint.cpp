@@ -2,9 +2,11 @@
 
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/models/models.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 namespace lockstep::cli {
@@ -91,6 +93,16 @@ TrainedModel read_trained_model(const std::string& path, const Config& given, St
                      .mean = either(given.mean, info.mean, run.mean),
                      .std = either(given.std, info.std, run.std),
                      .class_names = info.class_names};
+  for (const auto& [name, values] : {std::pair("mean", model.mean), std::pair("std", model.std)}) {
+    const std::string fault = fault_in_statistic(name, values);
+    if (!fault.empty()) fail(ExitStatus::bad_input, "{}: {}", path, fault);
+  }
+  if (!info.class_names.empty() &&
+      static_cast<std::int64_t>(info.class_names.size()) > model.graph.classes()) {
+    fail(ExitStatus::bad_input,
+         "{} has {} class_names, but the network has {} outputs; correct its attribute", path,
+         info.class_names.size(), model.graph.classes());
+  }
   if (info.state) {
     model.step = info.state->step;
     model.epoch = info.state->epoch;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 
 namespace lockstep::cli {
@@ -99,6 +100,7 @@ int main(int argc, char** argv) {
   using lockstep::ExitStatus;
   ExitStatus status = ExitStatus::ok;
   lockstep::use_one_heap_if_limited();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails like one on a full disk
   lockstep::raise_open_file_limit();
   try {
     status = lockstep::cli::dispatch(argc, argv);

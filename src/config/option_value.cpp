@@ -86,7 +86,11 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::string& 
   }
   if (text == "~" || text.starts_with("~/")) {
     refuse(spec, text, "a path as it is, since shells expand ~ only where a word begins with it",
-           fmt::format("write --{} ~/... without =, or the whole path", spec.name));
+           fmt::format("write the whole path, or --{} ~/... without =", spec.name));
+  }
+  if (text.size() > 1 && text.front() == text.back() &&
+      (text.front() == '"' || text.front() == '\'')) {
+    refuse(spec, text, "text without quotes around it, which would be part of it");
   }
   if (!spec.choices.empty()) static_cast<void>(parse_choice(spec, text));
   value = text;

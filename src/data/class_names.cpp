@@ -1,6 +1,7 @@
 #include "lockstep/data/class_names.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/escape.hpp"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -125,9 +126,16 @@ std::string quoted_class(const std::string& name) {
 }
 
 std::vector<std::string> as_utf8(const std::vector<std::string>& names) {
-  using nlohmann::json;
-  return json::parse(json(names).dump(-1, ' ', false, json::error_handler_t::replace))
-      .get<std::vector<std::string>>();
+  std::vector<std::string> valid;
+  for (const std::string& name : names) {
+    try {
+      static_cast<void>(nlohmann::json(name).dump());
+      valid.push_back(name);
+    } catch (const nlohmann::json::type_error&) {
+      valid.push_back(escape_line(name));
+    }
+  }
+  return valid;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
 #include "evaluation_record.hpp"
 
 #include "class_results.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/output_file.hpp"
-#include "lockstep/data/shard_file.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -51,9 +51,10 @@ void check_output_paths(const EvaluationRequest& request) {
     for (const std::string& input : {request.checkpoint, follow_file_link(request.checkpoint)}) {
       require_other_than(option, path, "the checkpoint", input);
     }
-    const std::string name = fs::path(path).filename().string();
-    if (parse_shard_name(name)) {
-      require_other_than(option, path, "a shard of --data", request.data + "/" + name);
+    if (std::error_code ignored; fs::exists(path, ignored)) {
+      for (const std::string& name : names_in(request.data)) {
+        require_other_than(option, path, "a file of --data", request.data + "/" + name);
+      }
     }
     require_output(option, path, existing);
   }

@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(hostile_attributes_are_refused) {
   expect(floats("mean", {0.5F, 0.5F}), "attribute mean has 2 values, not 1");
   expect(floats("mean", {nan}),
          "attribute mean is nan (it must be from 0 to 1, as pixels are); fix it");
-  expect(floats("std", {0.0F}), "above 0");
+  expect(floats("std", {0.0F}), "from 1e-6 to 1");
   expect(floats("std", {std::numeric_limits<float>::infinity()}), "attribute std is inf");
   expect(floats("mean", {127.5F}),
          "attribute mean is 127.5 (it must be from 0 to 1, as pixels are); "

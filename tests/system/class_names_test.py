@@ -56,6 +56,22 @@ def rename(data, names):
     return data
 
 
+def names_that_are_no_utf8_are_matched(folder):
+    names = [b"caf\xe9", b"caf\xe8"]
+    data, swapped = (write_named(folder / name, CLASSES[:2], named=False) for name in ("data", "swapped"))
+    for directory, order in ((data, names), (swapped, names[::-1])):
+        for shard in directory.glob("*.h5"):
+            with h5py.File(shard, "r+") as file:
+                file.attrs["class_names"] = np.array(order)
+                if order != names:
+                    file["labels"][...] = 1 - file["labels"][...]
+                    del file["crc32c"]
+    run(training(data, folder / "run", "--epochs", 6))
+    results = [json.loads(run(["eval", "--checkpoint", latest(folder / "run"), "--data", directory, "--split", "train", "--json"]).splitlines()[-1])
+               for directory in (data, swapped)]
+    assert results[0]["top1"] == results[1]["top1"] == 1, results
+
+
 def trained(folder):
     """A checkpoint that knows each class of its data."""
     data = write_named(folder / "data", CLASSES)
@@ -270,7 +286,7 @@ def a_start_warns_of_classes_that_teach_nothing(folder):
 
 
 if __name__ == "__main__":
-    main([eval_matches_other_orders_of_the_classes, eval_takes_some_of_the_classes, eval_refuses_classes_that_it_cannot_match,
+    main([names_that_are_no_utf8_are_matched, eval_matches_other_orders_of_the_classes, eval_takes_some_of_the_classes, eval_refuses_classes_that_it_cannot_match,
           without_names_on_one_side_numbers_decide_and_a_note_says_so, evaluations_of_a_run_match_names,
           a_run_resumes_with_other_numbers_as_if_nothing_had_changed, a_run_does_not_resume_with_other_classes,
           initial_weights_with_their_head_keep_their_classes, names_that_do_not_fit_their_number_are_refused,

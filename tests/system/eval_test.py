@@ -153,7 +153,7 @@ def paths_that_cannot_be_written_end_all_ranks(folder):
         assert sorted(there.iterdir()) == before and (there / "old").read_text() == "old", list(there.iterdir())
     # What is read is not replaced.
     checkpoint, data = pathlib.Path(args[args.index("--checkpoint") + 1]), pathlib.Path(args[args.index("--data") + 1])
-    for path, what in ((checkpoint.resolve(), "the checkpoint itself"), (next(data.glob("*.h5")), "a shard of --data itself")):
+    for path, what in ((checkpoint.resolve(), "the checkpoint itself"), (next(data.glob("*.h5")), "a file of --data itself")):
         kept = path.read_bytes()
         for option in ("--confusion", "--predictions"):
             assert what in run([*args, option, path, "--overwrite"], expect=USAGE)

@@ -150,6 +150,30 @@ def a_failed_write_leaves_nothing(folder):
             assert not list(disk.iterdir()), list(disk.iterdir())
 
 
+def a_limit_of_file_sizes_is_a_failed_write(folder):
+    checkpoint = trained(folder)
+    (folder / "made").mkdir()
+    for args in (["export", checkpoint, "--format", "onnx", "--output", folder / "made" / "out"],
+                 ["report", folder / "run", "-o", folder / "made" / "page.html"]):
+        done = subprocess.run(["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *command(args)], capture_output=True, text=True, env=environment())
+        assert done.returncode == CANNOT_WRITE and "File too large" in done.stderr, (done.returncode, done.stderr)
+    assert not list((folder / "made").iterdir()), list((folder / "made").iterdir())
+
+
+def impossible_weights_are_refused(folder):
+    weights = weights_of(trained(folder), folder / "weights.h5")
+    network = ["--model", "mini-resnet", "--width", 8, "--image-size", 12]
+    for change, says in ((lambda file: file["model/bn1.running_var"].__setitem__(1, -0.5), "a variance is not negative"),
+                         (lambda file: file.attrs.__setitem__("mean", [123.0, 116, 103]), "divide by 255"),
+                         (lambda file: file.attrs.__setitem__("class_names", ["a"] * 99), "99 class_names")):
+        broken = folder / "broken.h5"
+        broken.write_bytes(weights.read_bytes())
+        with h5py.File(broken, "r+") as file:
+            change(file)
+        assert says in export(broken, folder / "none", *network, file_format="onnx", expect=BAD_INPUT), says
+    assert not (folder / "none").exists()
+
+
 if __name__ == "__main__":
     main([the_network_comes_from_the_checkpoint_or_from_options, each_rank_count_writes_one_file_and_prints_one_line, existing_files_are_kept,
-          what_cannot_be_exported_is_refused, a_failed_write_leaves_nothing])
+          what_cannot_be_exported_is_refused, a_failed_write_leaves_nothing, a_limit_of_file_sizes_is_a_failed_write, impossible_weights_are_refused])

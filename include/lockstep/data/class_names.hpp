@@ -36,7 +36,8 @@ struct ClassMatch {
 /// The name in quotes, for a message: on one line, and shortened.
 [[nodiscard]] std::string quoted_class(const std::string& name);
 
-/// The names with all bytes that are not UTF-8 replaced by U+FFFD: they come from files.
+/// The names, with \xHH for bytes in those that are not UTF-8: they come from files, and two names
+/// that differ must stay different.
 [[nodiscard]] std::vector<std::string> as_utf8(const std::vector<std::string>& names);
 
 }  // namespace lockstep
