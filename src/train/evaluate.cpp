@@ -117,6 +117,13 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.synthetic = false;
   config.mean = request.mean;
   config.std = request.std;
+  if (loaded.config.classes > 0 && data->info().classes > loaded.config.classes) {
+    fail(ExitStatus::bad_input,
+         "split {} of {} has {} classes, but {} has {} outputs (a label needs an output); evaluate "
+         "data of the network's classes",
+         request.split, request.data, data->info().classes, request.checkpoint,
+         loaded.config.classes);
+  }
   const DatasetInfo& info = data->info();
   if (request.eval_crop_ratio != 0) {
     config.eval_crop_ratio = request.eval_crop_ratio;

@@ -34,7 +34,8 @@ MatchedData open_validation_data(const Config& config, const ClassNames& network
   if (classes > config.classes) {
     fail(ExitStatus::usage,
          "the validation split of {} has {} classes, but the network has {} (its labels need an "
-         "output each); use --classes {} or more",
+         "output each); number the classes of both splits alike, from 0, or give --classes {} if "
+         "training lacks the others",
          config.val_data, classes, config.classes, classes);
   }
   return matched;
