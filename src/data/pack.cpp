@@ -218,6 +218,7 @@ std::uint64_t publish(const std::vector<ShardTask>& tasks, const ShardOrder& ord
 std::vector<std::pair<SourcePart, std::int64_t>> places_of(
     const std::vector<SkippedSample>& skipped) {
   std::vector<std::pair<SourcePart, std::int64_t>> places;
+  places.reserve(skipped.size());
   for (const SkippedSample& sample : skipped) places.emplace_back(sample.part, sample.index);
   return places;
 }
@@ -266,6 +267,52 @@ bool broadcast_result(std::optional<PackResult>& result, const PackSettings& set
   return true;
 }
 
+/// Lists what was left out, and removes old shards: only now that all new ones are written.
+void begin_publishing(const PackSource& source, const ShardRecord& record,
+                      const PackOptions& options, UnfinishedPacking& unfinished,
+                      Communicator& comm) {
+  collectively(comm, [&] {
+    if (comm.rank() != 0) return;
+    const bool has_list = !record.skipped.empty() || !source.info().fates.unused().empty();
+    const std::string list = (fs::path(unfinished.directory()) / skipped_list_name).string();
+    if (has_list) write_skipped_list(list, source, record.skipped);
+    require_most_of_each_class(source, record.skipped, list);
+    unfinished.begin_publishing();
+    if (has_list) {
+      write_skipped_list((fs::path(options.directory) / skipped_list_name).string(), source,
+                         record.skipped);
+    }
+  });
+}
+
+/// All but what depends on this call.
+PackResult result_of(const PackSource& source, const std::vector<ShardTask>& tasks,
+                     const ShardRecord& record, const ShardAttributes& attributes) {
+  const auto packed = [&](SourcePart part) {
+    return source.samples(part) -
+           std::count_if(record.skipped.begin(), record.skipped.end(),
+                         [&](const SkippedSample& sample) { return sample.part == part; });
+  };
+  const auto shards_of = [&](SourcePart part) {
+    return std::count_if(tasks.begin(), tasks.end(),
+                         [&](const ShardTask& task) { return task.part == part; });
+  };
+  return {.train_samples = packed(SourcePart::train),
+          .val_samples = packed(SourcePart::val),
+          .skipped = static_cast<std::int64_t>(record.skipped.size()),
+          .skipped_at = places_of(record.skipped),
+          .re_encoded = record.re_encoded,
+          .resized = record.resized,
+          .train_shards = shards_of(SourcePart::train),
+          .val_shards = shards_of(SourcePart::val),
+          .classes = attributes.classes,
+          .mean = attributes.mean,
+          .std = attributes.std,
+          .left_out = source.info().fates.all(),
+          .unused = static_cast<std::int64_t>(source.info().fates.unused().size()),
+          .notes = source.info().notes};
+}
+
 }  // namespace
 
 std::int64_t entries_of(const PackResult& result) {
@@ -303,46 +350,12 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
                                    .class_names = source.info().class_names,
                                    .mean = statistics.mean(),
                                    .std = statistics.standard_deviation()};
-  const std::string list = (fs::path(unfinished.directory()) / skipped_list_name).string();
-  const bool has_list = !record.skipped.empty() || !source.info().fates.unused().empty();
-  collectively(comm, [&] {
-    if (comm.rank() != 0) return;
-    if (has_list) write_skipped_list(list, source, record.skipped);
-    require_most_of_each_class(source, record.skipped, list);
-    // Removes old shards only now that all new ones are written.
-    unfinished.begin_publishing();
-    if (has_list) {
-      write_skipped_list((fs::path(options.directory) / skipped_list_name).string(), source,
-                         record.skipped);
-    }
-  });
+  begin_publishing(source, record, options, unfinished, comm);
   const std::uint64_t bytes = publish(tasks, order, attributes, unfinished, comm);
 
-  const auto packed = [&](SourcePart part) {
-    return source.samples(part) -
-           std::count_if(record.skipped.begin(), record.skipped.end(),
-                         [&](const SkippedSample& sample) { return sample.part == part; });
-  };
-  const auto shards_of = [&](SourcePart part) {
-    return std::count_if(tasks.begin(), tasks.end(),
-                         [&](const ShardTask& task) { return task.part == part; });
-  };
-  const PackResult result{.train_samples = packed(SourcePart::train),
-                          .val_samples = packed(SourcePart::val),
-                          .skipped = static_cast<std::int64_t>(record.skipped.size()),
-                          .skipped_at = places_of(record.skipped),
-                          .re_encoded = record.re_encoded,
-                          .resized = record.resized,
-                          .train_shards = shards_of(SourcePart::train),
-                          .val_shards = shards_of(SourcePart::val),
-                          .earlier_shards = static_cast<std::int64_t>(tasks.size() - order.to_pack),
-                          .classes = attributes.classes,
-                          .bytes = bytes,
-                          .mean = attributes.mean,
-                          .std = attributes.std,
-                          .left_out = source.info().fates.all(),
-                          .unused = static_cast<std::int64_t>(source.info().fates.unused().size()),
-                          .notes = source.info().notes};
+  PackResult result = result_of(source, tasks, record, attributes);
+  result.earlier_shards = static_cast<std::int64_t>(tasks.size() - order.to_pack);
+  result.bytes = bytes;
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
     write_text_atomically((fs::path(options.directory) / packing_record_name).string(),

@@ -95,6 +95,16 @@ std::uint64_t bytes_to_evaluate(const Graph& graph) {
   return libraries + 2 * sizeof(float) * values;
 }
 
+/// Error(bad_input) if the data has more classes than the network has outputs.
+void require_outputs(const DatasetInfo& data, const Config& network,
+                     const EvaluationRequest& request) {
+  if (network.classes == 0 || data.classes <= network.classes) return;
+  fail(ExitStatus::bad_input,
+       "split {} of {} has {} classes, but {} has {} outputs (a label needs an output); evaluate "
+       "data of the network's classes",
+       request.split, request.data, data.classes, request.checkpoint, network.classes);
+}
+
 }  // namespace
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
@@ -117,14 +127,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.synthetic = false;
   config.mean = request.mean;
   config.std = request.std;
-  if (loaded.config.classes > 0 && data->info().classes > loaded.config.classes) {
-    fail(ExitStatus::bad_input,
-         "split {} of {} has {} classes, but {} has {} outputs (a label needs an output); evaluate "
-         "data of the network's classes",
-         request.split, request.data, data->info().classes, request.checkpoint,
-         loaded.config.classes);
-  }
   const DatasetInfo& info = data->info();
+  require_outputs(info, loaded.config, request);
   if (request.eval_crop_ratio != 0) {
     config.eval_crop_ratio = request.eval_crop_ratio;
   } else if (!info.encoded) {
