@@ -102,8 +102,8 @@ void warn_of_left_out(const PackResult& result, const std::string& output) {
     parts.push_back(count(result.unused, "entry that looks like data was left out",
                           "entries that look like data were left out"));
   }
-  print_warning(fmt::format("{}; {}/{} says why", fmt::join(parts, ", "), output,
-                            skipped_list_name));
+  print_warning(
+      fmt::format("{}; {}/{} says why", fmt::join(parts, ", "), output, skipped_list_name));
 }
 
 }  // namespace lockstep::cli
