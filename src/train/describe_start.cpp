@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -56,6 +57,17 @@ void describe_model(RunReporter& reporter, const StartParts& parts) {
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
 }
 
+/// "12", or with its name "0 "cat"".
+std::string class_text(const DatasetInfo& data, std::int64_t label) {
+  const auto index = static_cast<std::size_t>(label);
+  if (index >= data.class_names.size()) return std::to_string(label);
+  return fmt::format("{} {}", label, quoted_class(data.class_names[index]));
+}
+
+bool has_samples(const DatasetInfo& data, std::int64_t label) {
+  return label < data.classes && !std::ranges::binary_search(data.empty_classes, label);
+}
+
 void describe_classes(RunReporter& reporter, const StartParts& parts) {
   const DatasetInfo& data = parts.data;
   if (data.classes - static_cast<std::int64_t>(data.empty_classes.size()) == 1) {
@@ -66,10 +78,7 @@ void describe_classes(RunReporter& reporter, const StartParts& parts) {
   if (data.empty_classes.empty()) return;
   std::vector<std::string> empty;
   for (const std::int64_t label : data.empty_classes) {
-    const auto index = static_cast<std::size_t>(label);
-    empty.push_back(data.class_names.empty()
-                        ? std::to_string(label)
-                        : fmt::format("{} {}", label, quoted_class(data.class_names[index])));
+    empty.push_back(class_text(data, label));
   }
   reporter.warn(fmt::format(
       "{} of {} classes {} no training sample ({}); check the labels, which count from 0",
@@ -211,6 +220,21 @@ void report_start(RunReporter& reporter, const StartParts& parts, const Training
                                       .optimizer = bytes.optimizer,
                                       .copy = bytes.copy},
                            .phases = clock.times()});
+}
+
+void describe_untrained(RunReporter& reporter, const DatasetInfo& train,
+                        const DatasetInfo& validation) {
+  std::vector<std::string> untrained;
+  for (std::int64_t label = 0; label < validation.classes; ++label) {
+    if (has_samples(validation, label) && !has_samples(train, label)) {
+      untrained.push_back(class_text(validation, label));
+    }
+  }
+  if (untrained.empty()) return;
+  reporter.warn(fmt::format(
+      "validation has samples of {} class{} without a training sample ({}); check that both splits "
+      "number the classes alike, from 0",
+      untrained.size(), untrained.size() == 1 ? "" : "es", listed(untrained)));
 }
 
 void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,

@@ -53,6 +53,10 @@ void describe_start(RunReporter& reporter, const StartParts& parts);
 void report_start(RunReporter& reporter, const StartParts& parts, const TrainingState& state,
                   const StartClock& clock);
 
+/// Warns of classes that are evaluated and never trained.
+void describe_untrained(RunReporter& reporter, const DatasetInfo& train,
+                        const DatasetInfo& validation);
+
 /// Reports the checkpoint that a run continues, and what is left out between it and the state
 /// `now`.
 void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,

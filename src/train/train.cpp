@@ -206,6 +206,7 @@ void Run::open_validation() {
   MatchedData matched = open_validation_data(plan_.plan.config, training_.classes, comm_);
   if (!matched.note.empty()) reporter_->warn(matched.note);
   validation_ = std::move(matched.data);
+  if (validation_) describe_untrained(*reporter_, data().info(), validation_->info());
 }
 
 TrainingResult Run::nothing_to_do() {

@@ -281,6 +281,11 @@ def a_start_warns_of_classes_that_teach_nothing(folder):
     assert '1 of 3 classes has no training sample (0 "N/A")' in output and "of one class" not in output, output
     output = run(training(write_named(folder / "many", [str(i) for i in range(40)], only=["7"], named=False), folder / "many-run", "--max-steps", 1))
     assert "39 of 40 classes have no training sample (0, 1, 2, 3, 4, 5, 6, 8 and 31 more)" in output and "of one class" in output, output
+    # One split counts from 0, the other from 1.
+    emnist = write_named(folder / "emnist", CLASSES, only=CLASSES[:3], named=False)
+    write_named(emnist, CLASSES, split="val", only=CLASSES[1:], named=False)
+    output = run(training(emnist, folder / "emnist-run", "--max-steps", 1), 2)
+    assert "validation has samples of 1 class without a training sample (3); check that both splits" in output, output
     output = run(training(write_named(folder / "all", CLASSES), folder / "all-run", "--max-steps", 1))
     assert "warning" not in output.replace("--augment", ""), output
 
