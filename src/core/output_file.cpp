@@ -1,6 +1,7 @@
 #include "lockstep/core/output_file.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_link.hpp"
 #include "lockstep/core/input_file.hpp"
 
 #include <fcntl.h>
@@ -25,7 +26,9 @@ void require_regular(const std::string& path, const struct stat& status, const c
 void require_output(const char* option, const std::string& path, Existing existing) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) {
-    if (const std::string kind = special_kind(status.st_mode); !kind.empty()) {
+    // A text of a file system without symbolic links, such as `latest`, is a link, too.
+    const std::string kind = name_behind(path).empty() ? special_kind(status.st_mode) : "a link";
+    if (!kind.empty()) {
       fail(ExitStatus::cannot_write,
            "cannot write {} {} (it is {}, which would be replaced by a file); give {} another path",
            option, path, kind, option);

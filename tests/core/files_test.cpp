@@ -92,6 +92,14 @@ BOOST_AUTO_TEST_CASE(special_files_and_links_are_no_outputs) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_text_that_stands_for_a_link_is_no_output) {
+  const TemporaryDirectory directory;
+  write_file(directory / "latest", "step-00000008.h5\n");
+
+  check_error([&] { require_output("--output", directory / "latest", Existing::replace); },
+              ExitStatus::cannot_write, "it is a link");
+}
+
 BOOST_AUTO_TEST_CASE(an_output_replaces_a_file_only_on_request) {
   const TemporaryDirectory directory;
   write_file(directory / "old", "kept");
