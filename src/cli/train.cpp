@@ -1,5 +1,6 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
+#include "lockstep/config/option_conditions.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/text_file.hpp"
 #include "lockstep/runtime/signals.hpp"
@@ -40,6 +41,7 @@ ExitStatus run_train(Invocation& invocation) {
   if (wants_printed_config(invocation.arguments)) {
     const ParsedCommand command = parse_train_options(invocation.arguments);
     if (command.print_config) {
+      require_effects(command.config, command.only_on_line);
       fmt::print("{}", print_config(command.config));
       return ExitStatus::ok;
     }
@@ -50,9 +52,11 @@ ExitStatus run_train(Invocation& invocation) {
   const auto body = [&](Job& job) {
     Communicator& comm = job.comm();
     job.start_clock().enter("options");
-    const Config config = parse_train_options(invocation.arguments, [&](const std::string& path) {
-                            return read_on_first_rank(comm, path);
-                          }).config;
+    const ParsedCommand command = parse_train_options(
+        invocation.arguments,
+        [&](const std::string& path) { return read_on_first_rank(comm, path); });
+    const Config& config = command.config;
+    require_effects(config, command.only_on_line);
     const ThreadBinding& binding = job.bind(static_cast<int>(config.threads));
     return train(config, {.comm = comm,
                           .grid = job.grid(),

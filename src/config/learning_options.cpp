@@ -1,6 +1,30 @@
+#include "lockstep/config/options.hpp"
 #include "option_groups.hpp"
 
+#include <fmt/format.h>
+
+#include <array>
+
 namespace lockstep {
+namespace {
+
+/// "0.1; adam, adamw, lamb: 0.001": the default, and that of optimizers with another one.
+std::string defaults_of(double Config::*member) {
+  constexpr std::array kinds{"sgd", "adam", "adamw", "lars", "lamb"};
+  const double usual = Config().*member;
+  std::string text = fmt::format("{}", usual);
+  double last = usual;
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    const double value = default_config(static_cast<OptimizerKind>(kind)).*member;
+    if (value == usual) continue;
+    text += value == last ? fmt::format(", {}", kinds[kind])
+                          : fmt::format("; {} for {}", value, kinds[kind]);
+    last = value;
+  }
+  return text;
+}
+
+}  // namespace
 
 // NOLINTNEXTLINE(readability-function-size): a table
 void add_learning_options(OptionTable<Config>& t) {
@@ -21,10 +45,12 @@ void add_learning_options(OptionTable<Config>& t) {
                                          .help = "start each residual block as the identity",
                                          .unit = ""})
       .add(&Config::stem, {.name = "stem",
-                           .help = "first layers of a resnet; deep: three 3x3 convolutions in "
-                                   "place of the 7x7 one, as in ResNet-D",
+                           .help = "first layers of a resnet; 7x7: a convolution of stride 2 and "
+                                   "max pooling; 3x3: a convolution alone, for small images; "
+                                   "standard: 3x3 if images are below 64 pixels, else 7x7; deep: "
+                                   "three 3x3 convolutions in place of the one, as in ResNet-D",
                            .unit = "",
-                           .choices = {"standard", "deep"}})
+                           .choices = {"standard", "deep", "7x7", "3x3"}})
       .add(&Config::shortcut,
            {.name = "shortcut",
             .help = "how a resnet's shortcuts reduce the image; avgpool: 2x2 average pooling "
@@ -69,11 +95,22 @@ void add_learning_options(OptionTable<Config>& t) {
       .add(&Config::eval_crop_ratio,
            {.name = "eval-crop-ratio",
             .help = "for evaluations on JPEG images: the short side is resized to the input's size "
-                    "divided by this, then the center is cropped",
+                    "divided by this, then the center is cropped; 0: 0.875, or as --eval-resize",
             .unit = "",
             .min = 0,
-            .max = 1,
-            .above_min = true})
+            .max = 1})
+      .add(&Config::eval_resize,
+           {.name = "eval-resize",
+            .help = "for evaluations on JPEG images: the short side is resized to this, then the "
+                    "center is cropped; 0: from --eval-crop-ratio",
+            .unit = "pixels",
+            .min = 0,
+            .max = 16384})
+      .add(&Config::eval_interpolation,
+           {.name = "eval-interpolation",
+            .help = "filter when evaluations resize JPEG images, as Pillow's",
+            .unit = "",
+            .choices = {"bilinear", "bicubic"}})
       .add(&Config::channels, {.name = "channels",
                                .help = "image channels; 0: the data set's",
                                .unit = "",
@@ -104,6 +141,12 @@ void add_learning_options(OptionTable<Config>& t) {
                                       "resized-crop: crop at a random size, resize and flip",
                               .unit = "",
                               .choices = {"none", "crop-flip", "resized-crop"}})
+      .add(&Config::train_interpolation,
+           {.name = "train-interpolation",
+            .help = "filter when --augment resized-crop resizes, as Pillow's; random: one of the "
+                    "two for each image",
+            .unit = "",
+            .choices = {"bilinear", "bicubic", "random"}})
       .add(&Config::crop_padding, {.name = "crop-padding",
                                    .help = "padding of --augment crop-flip",
                                    .unit = "pixels",
@@ -242,14 +285,18 @@ void add_learning_options(OptionTable<Config>& t) {
                                 .help = "update rule",
                                 .unit = "",
                                 .choices = {"sgd", "adam", "adamw", "lars", "lamb"}})
-      .add(&Config::lr, {.name = "lr", .help = "learning rate after warm-up", .unit = "", .min = 0})
+      .add(&Config::lr, {.name = "lr",
+                         .help = "learning rate after warm-up",
+                         .unit = "",
+                         .min = 0,
+                         .defaults = defaults_of(&Config::lr)})
       .add(&Config::lr_base_batch, {.name = "lr-base-batch",
                                     .help = "global batch that --lr is for: the rate scales "
                                             "linearly with the real one; 0: no scaling",
                                     .unit = "samples",
                                     .min = 0})
       .add(&Config::lr_schedule, {.name = "lr-schedule",
-                                  .help = "learning rate over time, set at each step",
+                                  .help = "learning rate over time",
                                   .unit = "",
                                   .choices = {"constant", "step", "cosine", "polynomial"}})
       .add(&Config::milestones,
@@ -275,9 +322,20 @@ void add_learning_options(OptionTable<Config>& t) {
                                .min = 0,
                                .above_min = true})
       .add(&Config::warmup_epochs, {.name = "warmup-epochs",
-                                    .help = "length of the linear warm-up from 0",
+                                    .help = "length of the linear warm-up from --warmup-lr",
                                     .unit = "epochs",
                                     .min = 0})
+      .add(&Config::warmup_lr,
+           {.name = "warmup-lr",
+            .help = "learning rate at which the warm-up starts; not scaled by --lr-base-batch",
+            .unit = "",
+            .min = 0})
+      .add(&Config::lr_update,
+           {.name = "lr-update",
+            .help = "when the learning rate changes: each step, or at the start of each epoch, as "
+                    "in torchvision's references and timm",
+            .unit = "",
+            .choices = {"step", "epoch"}})
       .add(&Config::momentum, {.name = "momentum",
                                .help = "momentum of sgd and lars",
                                .unit = "",
@@ -299,12 +357,14 @@ void add_learning_options(OptionTable<Config>& t) {
                           .help = "added to the divisor of adam, adamw and lamb",
                           .unit = "",
                           .min = 0,
-                          .above_min = true})
+                          .above_min = true,
+                          .defaults = defaults_of(&Config::eps)})
       .add(&Config::weight_decay, {.name = "weight-decay",
                                    .help = "decay of weights: an L2 penalty for sgd, adam and "
                                            "lars, decoupled for adamw and lamb",
                                    .unit = "",
-                                   .min = 0})
+                                   .min = 0,
+                                   .defaults = defaults_of(&Config::weight_decay)})
       .add(&Config::decay_norm_and_bias,
            {.name = "decay-norm-and-bias",
             .help = "apply --weight-decay to norm and bias parameters too",
@@ -312,9 +372,14 @@ void add_learning_options(OptionTable<Config>& t) {
       .add(&Config::freeze,
            {.name = "freeze",
             .help = "parameters that are not trained: patterns of names, with * and ?, "
-                    "comma-separated, for example conv1.*,layer1.*; batch norms with frozen "
-                    "parameters still use and update batch statistics",
+                    "comma-separated, for example conv1.*,layer1.*",
             .unit = ""})
+      .add(&Config::frozen_norms,
+           {.name = "frozen-norms",
+            .help = "statistics in batch norms whose weight and bias --freeze freezes: of the "
+                    "batch, which they use and update, or running, which stay as they are",
+            .unit = "",
+            .choices = {"batch", "running"}})
       .add(&Config::lr_scale,
            {.name = "lr-scale",
             .help = "factors on the learning rate of some parameters: PATTERN=FACTOR, "
@@ -329,7 +394,8 @@ void add_learning_options(OptionTable<Config>& t) {
            {.name = "clip-grad-norm",
             .help = "largest norm of all gradients, which are scaled down to it; 0: no clipping",
             .unit = "",
-            .min = 0})
+            .min = 0,
+            .defaults = defaults_of(&Config::clip_grad_norm)})
       .add(&Config::ema_decay,
            {.name = "ema-decay",
             .help = "also keep a moving average of the weights and running statistics with this "

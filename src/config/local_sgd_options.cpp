@@ -10,17 +10,7 @@ void validate_local_sgd(const Config& config) {
     fail(ExitStatus::usage, "--sync-every {} does not go with --{} {} ({}); {}", config.sync_every,
          option, train_options().get(config, option), why, suggestion);
   };
-  if (config.sync_every == 0) {
-    for (const char* name : {"sync-start", "sync-momentum"}) {
-      const std::string given = train_options().get(config, name);
-      if (given == train_options().get(Config{}, name)) continue;
-      fail(ExitStatus::usage,
-           "--{0} {1} belongs to --sync-every (gradients are reduced in each step); add it, or "
-           "drop --{0}",
-           name, given);
-    }
-    return;
-  }
+  if (config.sync_every == 0) return;
   if (config.shard != ShardMode::none) {
     refuse("shard", "each rank needs a replica of its own", "drop one");
   }

@@ -1,5 +1,6 @@
 #include "lockstep/config/options.hpp"
 
+#include "lockstep/config/option_conditions.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text_file.hpp"
@@ -72,13 +73,14 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
 
   ParsedCommand command;
   std::string file;
+  std::set<std::string> in_file;
   std::erase_if(line, [&](const GivenOption& option) {
     if (option.name == config_option) file = option.value;
     if (option.name == print_option_name) command.print_config = option.value == "true";
     return option.name == config_option || option.name == print_option_name;
   });
   if (!file.empty()) {
-    command.config = parse_file(read ? read(file) : read_text_file(file), file, command.given);
+    command.config = parse_file(read ? read(file) : read_text_file(file), file, in_file);
     refuse_both(command.config, " in " + file);
   }
   Config from_line;
@@ -94,10 +96,32 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
     // No source sets both, so exactly one is from the file; the command line wins.
     const std::string& from_file = on_line.contains(pair.one) ? pair.other : pair.one;
     table.reset(command.config, from_file);
-    command.given.erase(from_file);
+    in_file.erase(from_file);
   }
-  command.given.merge(on_line);
+  command.given = in_file;
+  command.given.insert(on_line.begin(), on_line.end());
+  const Config defaults = default_config(command.config.optimizer);
+  for (const char* name : {"lr", "weight-decay", "eps", "clip-grad-norm"}) {
+    if (command.given.contains(name)) continue;
+    table.set(command.config, {name, table.get(defaults, name)});
+  }
+  std::erase_if(on_line, [&](const std::string& name) { return in_file.contains(name); });
+  command.only_on_line = std::move(on_line);
   return command;
+}
+
+Config default_config(OptimizerKind optimizer) {
+  Config config;
+  config.optimizer = optimizer;
+  if (has_moments(optimizer)) {
+    config.lr = 1e-3;
+    config.weight_decay = optimizer == OptimizerKind::adam ? 0 : 0.01;
+  }
+  if (optimizer == OptimizerKind::lamb) {
+    config.eps = 1e-6;
+    config.clip_grad_norm = 1;
+  }
+  return config;
 }
 
 std::string train_help(HelpDetail detail) {
@@ -150,12 +174,6 @@ void validate_communication_dtypes(const Config& config) {
   }
   if (config.param_dtype == CommunicationDtype::automatic) return;
   const std::string parameters = given("param-dtype");
-  if (config.shard == ShardMode::none) {
-    fail(ExitStatus::usage,
-         "--param-dtype {} needs --shard (each rank keeps all parameters, so none are "
-         "communicated); drop it",
-         parameters);
-  }
   const std::string precision = given("precision");
   if (parameters != "fp32" && parameters != precision) {
     fail(ExitStatus::usage,
@@ -222,24 +240,8 @@ void validate_data(const Config& config) {
   }
 }
 
-/// Error(usage) if an option of automatic augmentation is changed that the policy does not use.
 void validate_auto_augment(const Config& config) {
-  const auto changed = [&](const char* name) {
-    return train_options().get(config, name) != train_options().get(Config{}, name);
-  };
-  const auto require_policy = [&](const char* name, bool used, const char* policies) {
-    if (used || !changed(name)) return;
-    fail(ExitStatus::usage,
-         "--{} {} belongs to --auto-augment {} (--auto-augment is {}); add it, or drop --{}", name,
-         train_options().get(config, name), policies, train_options().get(config, "auto-augment"),
-         name);
-  };
   const bool is_randaugment = config.auto_augment == AutoAugment::randaugment;
-  for (const char* name : {"randaugment-ops", "randaugment-magnitude", "randaugment-bins"}) {
-    require_policy(name, is_randaugment, "randaugment");
-  }
-  require_policy("auto-augment-interpolation", config.auto_augment != AutoAugment::none,
-                 "trivialaugment or randaugment");
   if (is_randaugment && config.randaugment_magnitude >= config.randaugment_bins) {
     fail(ExitStatus::usage,
          "--randaugment-magnitude {} is not below --randaugment-bins {} (magnitudes are numbered "
@@ -273,27 +275,28 @@ void validate_schedule(const Config& config) {
     fail(ExitStatus::usage,
          "--lr-schedule step needs --milestones (the epochs at which the rate falls); give them");
   }
-  if (config.lr_schedule != LrSchedule::step && !config.milestones.empty()) {
-    fail(ExitStatus::usage,
-         "--milestones {} belong to --lr-schedule step (the schedule is another); add it, or drop "
-         "them",
-         fmt::join(config.milestones, ","));
-  }
   if (!std::is_sorted(config.milestones.begin(), config.milestones.end())) {
     fail(ExitStatus::usage,
          "--milestones {} are not ascending (each is later than the one before); sort them",
          fmt::join(config.milestones, ","));
-  }
-  if (config.lr_min > 0 && config.lr_schedule != LrSchedule::cosine) {
-    fail(ExitStatus::usage,
-         "--lr-min {} belongs to --lr-schedule cosine (the schedule is another); drop it",
-         config.lr_min);
   }
   if (config.lr_min > config.lr && config.lr_base_batch == 0) {
     fail(ExitStatus::usage,
          "--lr-min {} is larger than --lr {} (the cosine schedule falls from one to the other); "
          "lower it",
          config.lr_min, config.lr);
+  }
+  if (config.warmup_lr > config.lr && config.lr_base_batch == 0) {
+    fail(ExitStatus::usage,
+         "--warmup-lr {} is larger than --lr {} (the warm-up rises from one to the other); lower "
+         "it",
+         config.warmup_lr, config.lr);
+  }
+  if (config.lr_update == LrUpdate::epoch && config.warmup_epochs > 0 && config.warmup_lr == 0) {
+    fail(ExitStatus::usage,
+         "--lr-update epoch and --warmup-epochs {} need --warmup-lr (at 0, the first epoch would "
+         "train nothing); give it",
+         config.warmup_epochs);
   }
   if (config.warmup_epochs > static_cast<double>(config.epochs)) {
     fail(ExitStatus::usage,
@@ -305,16 +308,9 @@ void validate_schedule(const Config& config) {
 
 void validate_sharding(const Config& config) {
   validate_communication_dtypes(config);
-  if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
-    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another); drop it",
-         config.shard_group);
-  }
-  if (config.accumulate_full_gradients &&
-      (config.accumulate == 1 || config.shard == ShardMode::none)) {
+  if (config.accumulate_full_gradients && config.accumulate == 1) {
     fail(ExitStatus::usage,
-         "--accumulate-full-gradients needs --accumulate above 1 and --shard (--accumulate is {}, "
-         "--shard {}); drop it",
-         config.accumulate, config.shard == ShardMode::none ? "none" : "given");
+         "--accumulate-full-gradients needs --accumulate above 1 (--accumulate is 1); drop it");
   }
 }
 
@@ -323,26 +319,13 @@ void validate_sharding(const Config& config) {
 void validate(const Config& config) {
   train_options().check_values(config);
   refuse_both(config, "");
+  require_effects(config, {});
   check_normalization(config);
   validate_data(config);
   require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
   require_recompute(config.recompute, config.device);
-  if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
-    fail(ExitStatus::usage,
-         "--nesterov needs --optimizer sgd with momentum (momentum is {}); drop it",
-         config.momentum);
-  }
-  if (config.bce_target_threshold > 0 && config.loss != LossKind::bce) {
-    fail(ExitStatus::usage,
-         "--bce-target-threshold {} belongs to --loss bce (the loss is cross-entropy); add it, or "
-         "drop the threshold",
-         config.bce_target_threshold);
-  }
-  if (config.ema_every > 1 && config.ema_decay == 0) {
-    fail(ExitStatus::usage,
-         "--ema-every {} belongs to --ema-decay (no average of the weights is kept); add it, or "
-         "drop --ema-every",
-         config.ema_every);
+  if (config.nesterov && config.momentum == 0) {
+    fail(ExitStatus::usage, "--nesterov needs momentum (--momentum is 0); drop it");
   }
   validate_auto_augment(config);
   validate_image_sizes(config);
@@ -354,10 +337,6 @@ void validate(const Config& config) {
          "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1); "
          "give more than 1, or 0",
          config.straggler_factor);
-  }
-  if (config.init_head == InitHead::fresh && config.init_from.empty()) {
-    fail(ExitStatus::usage,
-         "--init-head new needs --init-from (there is no head to replace); drop it");
   }
 }
 

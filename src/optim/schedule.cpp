@@ -14,6 +14,8 @@ Schedule::Schedule(const Config& config, std::int64_t epoch_samples, std::int64_
       warmup_samples_(config.warmup_epochs * static_cast<double>(epoch_samples)),
       total_samples_(static_cast<double>(config.epochs * epoch_samples)),
       min_lr_(config.lr_min),
+      warmup_lr_(config.warmup_lr),
+      epoch_samples_(config.lr_update == LrUpdate::epoch ? epoch_samples : 0),
       global_batch_(static_cast<double>(global_batch)),
       gamma_(config.lr_gamma),
       power_(config.lr_power) {
@@ -26,9 +28,12 @@ Schedule::Schedule(const Config& config, std::int64_t epoch_samples, std::int64_
 }
 
 double Schedule::lr(std::int64_t samples) const noexcept {
-  const auto seen = static_cast<double>(samples);
+  const bool by_epoch = epoch_samples_ > 0;
+  const auto seen =
+      static_cast<double>(by_epoch ? samples / epoch_samples_ * epoch_samples_ : samples);
   if (seen < warmup_samples_) {
-    return base_lr_ * std::min(1.0, (seen + global_batch_) / warmup_samples_);
+    const double done = (by_epoch ? seen : seen + global_batch_) / warmup_samples_;
+    return warmup_lr_ + (base_lr_ - warmup_lr_) * std::min(1.0, done);
   }
   const double span = total_samples_ - warmup_samples_;
   const double done = span <= 0 ? 1.0 : std::clamp((seen - warmup_samples_) / span, 0.0, 1.0);

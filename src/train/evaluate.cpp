@@ -132,7 +132,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   if (request.eval_crop_ratio != 0) {
     config.eval_crop_ratio = request.eval_crop_ratio;
   } else if (!info.encoded) {
-    config.eval_crop_ratio = default_eval_crop_ratio;  // the run's is for its own images
+    config.eval_crop_ratio = 0;  // the run's is for its own images
   }
   const std::string warning = normalize_as_trained(loaded.normalization, info, config);
   for (const std::string& text : {note, warning}) {

@@ -214,7 +214,8 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
 
 LoaderOptions evaluation_loader_options(const RunPlan& plan, LoaderOptions training) {
   training.image = plan.evaluation_image;
-  training.crop_ratio = plan.config.eval_crop_ratio;
+  const double ratio = plan.config.eval_crop_ratio;
+  training.crop_ratio = ratio == 0 ? default_eval_crop_ratio : ratio;
   return training;
 }
 

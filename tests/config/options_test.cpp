@@ -6,6 +6,7 @@
 #include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -362,6 +363,7 @@ BOOST_AUTO_TEST_CASE(the_command_line_overrides_the_file_and_the_file_the_defaul
   expected.epochs = 3;
   expected.nesterov = true;
   BOOST_TEST((command.config == expected));
+  BOOST_TEST(command.only_on_line.empty());
   BOOST_TEST((command.given == std::set<std::string>{"epochs", "lr", "nesterov"}));
 }
 
@@ -422,6 +424,24 @@ BOOST_AUTO_TEST_CASE(both_of_an_exclusive_pair_are_refused_with_their_values) {
 
   BOOST_TEST(contains(batches, "--batch-size 4 and --global-batch-size 8"));
   BOOST_TEST(contains(starts, "--resume old.h5 and --init-from w.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(defaults_follow_the_optimizer) {
+  const auto values = [](const Config& c) {
+    return std::array{c.lr, c.weight_decay, c.eps, c.clip_grad_norm};
+  };
+  const auto of = [&](const char* optimizer) { return values(parse({"--optimizer", optimizer})); };
+  BOOST_TEST((of("sgd") == std::array{0.1, 1e-4, 1e-8, 0.0}));
+  BOOST_TEST((of("adam") == std::array{1e-3, 0.0, 1e-8, 0.0}));
+  BOOST_TEST((of("adamw") == std::array{1e-3, 0.01, 1e-8, 0.0}));
+  BOOST_TEST((of("lars") == std::array{0.1, 1e-4, 1e-8, 0.0}));
+  BOOST_TEST((of("lamb") == std::array{1e-3, 0.01, 1e-6, 1.0}));
+  BOOST_TEST((values(parse({"--optimizer", "lamb", "--eps", "1e-8", "--lr", "0.1"})) ==
+              std::array{0.1, 0.01, 1e-8, 1.0}));
+  const ParsedCommand from_file = with_file("optimizer=adam\nweight-decay=0.1\n", {});
+  BOOST_TEST((values(from_file.config) == std::array{1e-3, 0.1, 1e-8, 0.0}));
+  const ParsedCommand changed = with_file("optimizer=adam\nlr=0.2\n", {"--optimizer", "adamw"});
+  BOOST_TEST((values(changed.config) == std::array{0.2, 0.01, 1e-8, 0.0}));
 }
 
 BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {
@@ -485,12 +505,21 @@ BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
           std::min({help.find("\n  --", begin), help.find("\n\n", begin), help.size()});
       const std::string entry = help.substr(begin, end - begin);
       const std::string value = train_options().get(defaults, option.name);
-      BOOST_TEST(contains(entry, "[" + (value.empty() ? "none" : value) + "]"));
+      const std::string& shown = train_options().spec(option.name).defaults;
+      BOOST_TEST(contains(std::regex_replace(entry, std::regex("\\s+"), " "),
+                          "[" +
+                              (value.empty()   ? "none"
+                               : shown.empty() ? value
+                                               : shown) +
+                              "]"));
     }
   }
   const std::string unwrapped = std::regex_replace(help, std::regex("\\s+"), " ");
-  for (const char* part : {"--config", "--print-config", "one of none, crop-flip, resized-crop",
-                           "one of keep, new", "one of auto, bar, plain", "from 0 to 1"}) {
+  for (const char* part :
+       {"--config", "--print-config", "one of none, crop-flip, resized-crop", "one of keep, new",
+        "one of auto, bar, plain", "from 0 to 1", "[0.1; 0.001 for adam, adamw, lamb]",
+        "[0.0001; 0 for adam; 0.01 for adamw, lamb]", "[1e-08; 1e-06 for lamb]",
+        "[0; 1 for lamb]"}) {
     BOOST_TEST_CONTEXT(part) {
       BOOST_TEST(contains(unwrapped, part));
     }

@@ -51,7 +51,13 @@ BOOST_AUTO_TEST_CASE(options_that_contradict_shard_are_refused) {
       },
       {"--shard-group 2", "--shard hybrid"});
   check_refused([](Config& c) { c.accumulate_full_gradients = true; },
-                {"--accumulate-full-gradients", "--accumulate is 1"});
+                {"--accumulate-full-gradients", "--shard is none"});
+  check_refused(
+      [](Config& c) {
+        c.accumulate_full_gradients = true;
+        c.shard = ShardMode::full;
+      },
+      {"--accumulate-full-gradients", "--accumulate is 1"});
 }
 
 BOOST_AUTO_TEST_CASE(options_of_another_policy_of_augmentation_are_refused) {
@@ -131,7 +137,7 @@ BOOST_AUTO_TEST_CASE(weights_are_gathered_in_the_compute_precision_or_in_fp32) {
   check_refused(with(ShardMode::grad, Precision::bf16, CommunicationDtype::fp16),
                 {"--param-dtype fp16", "--precision bf16"});
   check_refused(with(ShardMode::none, Precision::bf16, CommunicationDtype::bf16),
-                {"--param-dtype bf16", "needs --shard"});
+                {"--param-dtype bf16", "belongs to --shard"});
   BOOST_TEST(is_valid(with(ShardMode::full, Precision::bf16, CommunicationDtype::bf16)));
   BOOST_TEST(is_valid(with(ShardMode::optimizer, Precision::bf16, CommunicationDtype::fp32)));
   BOOST_TEST(is_valid(with(ShardMode::full, Precision::fp32, CommunicationDtype::fp32)));

@@ -127,3 +127,36 @@ BOOST_AUTO_TEST_CASE(a_warm_up_as_long_as_training_never_divides_by_zero) {
   BOOST_TEST(schedule.lr(9900) == 0.5, closely);
   BOOST_TEST(std::isfinite(schedule.lr(10000)));
 }
+
+// The rates of torchvision's references: torch's LinearLR(start_factor=0.01, total_iters=5), then
+// CosineAnnealingLR(T_max=10), stepped once an epoch, of PyTorch 1.13.
+BOOST_AUTO_TEST_CASE(rates_by_epoch_are_those_of_torchs_schedulers) {
+  constexpr double torchs[] = {
+      0.005, 0.10399999999999998, 0.20299999999999996, 0.30199999999999994,  0.4009999999999999,
+      0.5,   0.4877641290737884,  0.45225424859373686, 0.3969463130731183,   0.32725424859373686,
+      0.25,  0.17274575140626316, 0.10305368692688174, 0.047745751406263165, 0.012235870926211617};
+  Config config = config_of(LrSchedule::cosine);
+  config.epochs = 15;
+  config.warmup_epochs = 5;
+  config.warmup_lr = 0.005;
+  config.lr_update = LrUpdate::epoch;
+  const Schedule schedule(config, epoch, batch);
+
+  for (std::int64_t i = 0; i < 15; ++i) {
+    for (const std::int64_t samples : {0, 100, 900}) {
+      BOOST_TEST(schedule.lr(1000 * i + samples) == torchs[i], closely);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_warm_up_rises_from_its_own_rate) {
+  Config config = config_of(LrSchedule::constant);
+  config.warmup_epochs = 1;
+  config.warmup_lr = 0.1;
+  const Schedule schedule(config, epoch, batch);
+
+  for (std::int64_t step = 0; step < 10; ++step) {
+    BOOST_TEST(schedule.lr(100 * step) == 0.1 + 0.04 * static_cast<double>(step + 1), closely);
+  }
+  BOOST_TEST(schedule.lr(1000) == 0.5, closely);
+}

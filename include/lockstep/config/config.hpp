@@ -27,8 +27,11 @@ struct Config {
   std::string val_data;                              ///< empty: same as data
   std::int64_t image_size = 0;                       ///< 0: the data set's (224 for encoded shards)
   std::vector<ImageSizeChange> image_size_schedule;  ///< of training images, after image_size
-  std::int64_t eval_size = 0;  ///< of images in evaluations; 0: the last size of training
-  double eval_crop_ratio = default_eval_crop_ratio;
+  std::int64_t eval_size = 0;    ///< of images in evaluations; 0: the last size of training
+  double eval_crop_ratio = 0;    ///< 0: default_eval_crop_ratio for encoded shards
+  std::int64_t eval_resize = 0;  ///< short side in evaluations, pixels; 0: from eval_crop_ratio
+  ResizeFilter eval_interpolation = ResizeFilter::bilinear;
+  ResizeFilter train_interpolation = ResizeFilter::bilinear;
   std::int64_t channels = 0;  ///< 0: the data set's; for --synthetic
   std::int64_t classes = 0;   ///< 0: the data set's
   std::vector<double> mean;   ///< empty: the data set's
@@ -65,6 +68,8 @@ struct Config {
   double lr_min = 0;               ///< at the end of the cosine schedule
   double lr_power = 2.0;           ///< exponent of the polynomial schedule
   double warmup_epochs = 0;
+  double warmup_lr = 0;  ///< at the start of the warm-up
+  LrUpdate lr_update = LrUpdate::step;
   double momentum = 0.9;
   bool nesterov = false;
   double beta1 = 0.9;
@@ -73,6 +78,7 @@ struct Config {
   double weight_decay = 1e-4;
   bool decay_norm_and_bias = false;
   std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
+  FrozenNorms frozen_norms = FrozenNorms::batch;
   std::vector<LrScale> lr_scale;
   double trust_coefficient = 0.001;  ///< LARS
   double clip_grad_norm = 0;         ///< 0: off

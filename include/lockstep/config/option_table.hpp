@@ -218,7 +218,7 @@ class OptionTable final {
       std::string text = spec.help;
       if (!allowed.empty()) text += "; " + allowed;
       if (!spec.unit.empty()) text += "; in " + spec.unit;
-      const std::string value = entry.print(defaults);
+      const std::string value = spec.defaults.empty() ? entry.print(defaults) : spec.defaults;
       text += " [" + (value.empty() ? std::string("none") : value) + "]";
       lines.push_back({.left = (entry.is_switch ? "--[no-]" : "--") + spec.name, .right = text});
     }

@@ -18,15 +18,21 @@ enum class Augment { none, crop_flip, resized_crop };
 enum class AutoAugment { none, trivialaugment, randaugment };
 /// Interpolation of pixel values.
 enum class Interpolation { nearest, bilinear };
+/// Filter of images that are resized; `random`: one of the others for each training image.
+enum class ResizeFilter { bilinear, bicubic, random };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
 /// Whether it is one of Adam's family, which keeps two moments of each value.
 [[nodiscard]] constexpr bool has_moments(OptimizerKind kind) noexcept {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
 }
 enum class LrSchedule { constant, step, cosine, polynomial };
+/// When the learning rate changes: each step, or at the start of each epoch.
+enum class LrUpdate { step, epoch };
 enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
+/// Statistics that training uses in batch norms whose parameters are frozen.
+enum class FrozenNorms { batch, running };
 /// Optimizer state when --sync-every averages the parameters.
 enum class SyncMomentum { average, local };
 enum class GradCompression { none, fp16, bf16 };

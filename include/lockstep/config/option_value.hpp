@@ -21,6 +21,7 @@ struct OptionSpec {
   bool above_min = false;                 ///< min itself is excluded
   double other_scale = 100;               ///< values in [0, 1] are also written times this: percent
   std::vector<std::string> choices = {};  ///< names of an enum's values, in order; or valid texts
+  std::string defaults = {};              ///< for help, where others than the struct's apply, too
 };
 
 /// Convert text to value and back; a value's printed text parses to the same value. Error(usage)

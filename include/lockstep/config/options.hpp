@@ -21,7 +21,8 @@ using FileReader = std::function<std::string(const std::string& path)>;
 
 struct ParsedCommand {
   Config config;
-  std::set<std::string> given;  ///< option names given on the command line or in the file
+  std::set<std::string> given;         ///< option names given on the command line or in the file
+  std::set<std::string> only_on_line;  ///< not in the file, whose values the line may set back
   bool print_config = false;
 };
 
@@ -32,6 +33,8 @@ struct ParsedCommand {
 /// The options that most runs need first, or all.
 enum class HelpDetail { first, all };
 [[nodiscard]] std::string train_help(HelpDetail detail);
+/// The defaults of an optimizer, as PyTorch's for adam and adamw, and timm's for lamb.
+[[nodiscard]] Config default_config(OptimizerKind optimizer);
 /// Text of a file for --config that parses to the same struct.
 [[nodiscard]] std::string print_config(const Config& config);
 [[nodiscard]] Config parse_config_text(const std::string& text);
