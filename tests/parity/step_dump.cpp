@@ -16,6 +16,7 @@
 #include "lockstep/train/parameter_options.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -133,8 +134,12 @@ int main(int argc, char** argv) {
       h5::write_double(output, "loss", metrics.loss / static_cast<double>(batch_size));
       write_tensors(output, "gradients", *engine, engine->gradients());
     }
-    optimizer->update(0, engine->layout().size(), engine->parameters(), engine->gradients(),
-                      {.lr = config.lr, .step = step, .gradient_scale = 1.0F});
+    const double norm =
+        std::sqrt(optimizer->squared_norm(engine->gradients().first(engine->layout().size())));
+    const double clip = config.clip_grad_norm == 0 ? 1 : config.clip_grad_norm / (norm + 1e-6);
+    optimizer->update(
+        0, engine->layout().size(), engine->parameters(), engine->gradients(),
+        {.lr = config.lr, .step = step, .gradient_scale = static_cast<float>(std::min(1.0, clip))});
     tail.update_running(tail_values, 1, engine->running_statistics());
   }
   write_tensors(output, "model", *engine, engine->parameters());
