@@ -21,9 +21,15 @@ nlohmann::ordered_json image_json(const ImageShape& image, bool encoded) {
   return nlohmann::ordered_json::array({image.height, image.width, image.channels});
 }
 
-std::string image_text(const ImageShape& image, bool encoded) {
-  return encoded ? "JPEG files"
-                 : fmt::format("{}x{}x{}", image.height, image.width, image.channels);
+/// `short_side`: as DatasetInfo::short_side.
+std::string image_text(const ImageShape& image, bool encoded, std::int64_t short_side) {
+  if (!encoded) return fmt::format("{}x{}x{}", image.height, image.width, image.channels);
+  return short_side == 0 ? "JPEG files"
+                         : fmt::format("JPEG files, short side {} at most", short_side);
+}
+
+nlohmann::ordered_json short_side_json(std::int64_t short_side) {
+  return short_side == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(short_side);
 }
 
 std::string describe_verification(const Report& report, Verify verify) {
@@ -57,6 +63,7 @@ ClassNames add_split(Report& report, const std::string& directory, const std::st
                               {"samples", info.samples},
                               {"shards", shards.size()},
                               {"image", image_json(info.image, info.encoded)},
+                              {"short_side", short_side_json(info.short_side)},
                               {"classes", info.classes},
                               {"class_names", info.class_names},
                               {"mean", info.mean},
@@ -68,7 +75,7 @@ ClassNames add_split(Report& report, const std::string& directory, const std::st
 
   report.text += fmt::format("{}: {} samples in {} shard{}\n", split, info.samples, shards.size(),
                              shards.size() == 1 ? "" : "s");
-  report.text += line("image", image_text(info.image, info.encoded));
+  report.text += line("image", image_text(info.image, info.encoded, info.short_side));
   report.text += line("classes", std::to_string(info.classes));
   report.text += line("names", join(info.class_names));
   report.text += line("mean", join(info.mean));
@@ -102,6 +109,7 @@ Report inspect_shard(const std::string& path, Verify verify) {
                  {"kind", "shard"},
                  {"samples", header.samples},
                  {"image", image_json(header.image, header.encoded)},
+                 {"short_side", short_side_json(header.short_side)},
                  {"classes", header.classes ? nlohmann::ordered_json(*header.classes)
                                             : nlohmann::ordered_json(nullptr)},
                  {"class_names", header.class_names},
@@ -111,7 +119,7 @@ Report inspect_shard(const std::string& path, Verify verify) {
                  {"checksums", header.checksums.has_value()}};
   if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
   report.text = fmt::format("{}: shard of {} samples\n", path, header.samples);
-  report.text += line("image", image_text(header.image, header.encoded));
+  report.text += line("image", image_text(header.image, header.encoded, header.short_side));
   report.text += line("classes", header.classes ? std::to_string(*header.classes) : "not given");
   report.text += line("names", join(header.class_names));
   report.text += line("mean", header.mean.empty() ? "not given" : join(header.mean));

@@ -62,6 +62,7 @@ void check_agreement(const std::string& directory, const std::vector<std::string
     }
     if (first.classes != other.classes) differ("classes");
     if (reports[0].class_names_checksum != reports[i].class_names_checksum) differ("class_names");
+    if (first.short_side != other.short_side) differ("short_side");
     if (first.mean != other.mean) differ("mean");
     if (first.std != other.std) differ("std");
     if (first.image.channels != other.image.channels) differ("channels");
@@ -98,6 +99,7 @@ void fill_defaults(const std::vector<ShardReport>& reports, DatasetInfo& info) {
   info.mean = first.mean;
   info.std = first.std;
   info.states_mean = !first.mean.empty();
+  info.short_side = first.short_side;
   info.states_std = !first.std.empty();
   if (info.mean.empty()) {
     info.mean.assign(static_cast<std::size_t>(channels), 0.5F);

@@ -44,6 +44,7 @@ class ImageSource final : public PackSource {
                    .height = options.keep_encoded ? 0 : height_,
                    .width = options.keep_encoded ? 0 : width_};
     info_.encoded = options.keep_encoded;
+    info_.short_side = options.keep_encoded ? options.short_side.value_or(0) : 0;
     info_.settings = settings_of(options);
     info_.classes = listing_.classes;
     info_.class_names = listing_.class_names;

@@ -349,7 +349,8 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
   const ShardAttributes attributes{.classes = source.info().classes,
                                    .class_names = source.info().class_names,
                                    .mean = statistics.mean(),
-                                   .std = statistics.standard_deviation()};
+                                   .std = statistics.standard_deviation(),
+                                   .short_side = source.info().short_side};
   begin_publishing(source, record, options, unfinished, comm);
   const std::uint64_t bytes = publish(tasks, order, attributes, unfinished, comm);
 

@@ -178,6 +178,11 @@ void read_attributes(const h5::File& file, const std::string& path, ShardHeader&
     check_statistic(path, "std", *std, header);
     header.std = std::move(*std);
   }
+  header.short_side = h5::read_int64(file, "short_side").value_or(0);
+  if (header.short_side < 0) {
+    fail(ExitStatus::bad_input, "{}: attribute short_side is {} (pixels, 0 if unknown); fix it",
+         path, header.short_side);
+  }
   if (header.mean.size() != header.std.size() && !header.mean.empty() && !header.std.empty()) {
     fail(ExitStatus::bad_input, "{}: {} values of mean, {} of std (one a channel); fix them", path,
          header.mean.size(), header.std.size());
@@ -287,7 +292,8 @@ std::string to_text(const ShardHeader& header) {
                       {"contiguous", header.contiguous},
                       {"mean", header.mean},
                       {"std", header.std},
-                      {"class_names", header.class_names}};
+                      {"class_names", header.class_names},
+                      {"short_side", header.short_side}};
   if (header.offsets) json["offsets"] = to_json(*header.offsets);
   if (header.checksums) json["checksums"] = to_json(*header.checksums);
   if (header.classes) json["classes"] = *header.classes;
@@ -310,6 +316,7 @@ ShardHeader shard_header_from_text(const std::string& text) {
   header.mean = json.at("mean").get<std::vector<float>>();
   header.std = json.at("std").get<std::vector<float>>();
   header.class_names = json.at("class_names").get<std::vector<std::string>>();
+  header.short_side = json.at("short_side").get<std::int64_t>();
   if (json.contains("offsets")) header.offsets = column_from(json["offsets"]);
   if (json.contains("checksums")) header.checksums = column_from(json["checksums"]);
   if (json.contains("classes")) header.classes = json["classes"].get<std::int64_t>();

@@ -75,6 +75,7 @@ void finish_shard(const std::string& path, const ShardAttributes& attributes) {
   }
   h5::write_floats(file, "mean", attributes.mean);
   h5::write_floats(file, "std", attributes.std);
+  if (attributes.short_side > 0) h5::write_int64(file, "short_side", attributes.short_side);
   h5::close_written(std::move(file));
 }
 

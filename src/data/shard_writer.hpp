@@ -16,6 +16,7 @@ struct ShardAttributes {
   std::vector<std::string> class_names;
   std::vector<float> mean;
   std::vector<float> std;
+  std::int64_t short_side = 0;  ///< as DatasetInfo::short_side
 };
 
 /// Writes one shard sample by sample with a few MiB of memory. A contiguous HDF5 dataset needs its

@@ -193,6 +193,9 @@ def large_images_are_resized_and_encoded_again(folder):
     difference = np.abs(np.asarray(Image.open(io.BytesIO(huge))).astype(int) - np.asarray(expected)).mean()
     assert difference < 4, difference
 
+    splits = json.loads(run(["inspect", folder / "one", "--json"]))["splits"]
+    assert [split["short_side"] for split in splits] == [44, 44], splits
+
 
 def options_that_do_not_fit_are_refused(folder):
     source = write_imagenet(folder / "in")

@@ -24,6 +24,8 @@ struct DatasetInfo {
   /// them (they decode to 1 or 3).
   ImageShape image;
   bool encoded = false;  ///< /encoded and /offsets instead of /images
+  /// Of encoded images, in pixels: larger ones were resized to it before. 0: none were, or unknown.
+  std::int64_t short_side = 0;
   std::int64_t classes = 0;
   std::vector<float> mean = {};  ///< (C,), for pixels scaled to [0, 1]
   std::vector<float> std = {};

@@ -33,8 +33,9 @@ struct ReadResult {
 
 /// Properties common to all samples of a source.
 struct SourceInfo {
-  ImageShape image;      ///< height = width = 0 if encoded
-  bool encoded = false;  ///< samples are JPEG files
+  ImageShape image;             ///< height = width = 0 if encoded
+  bool encoded = false;         ///< samples are JPEG files
+  std::int64_t short_side = 0;  ///< as DatasetInfo::short_side
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
   std::string settings = {};   ///< one line: the options that decide the samples' bytes

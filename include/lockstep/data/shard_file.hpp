@@ -54,6 +54,7 @@ struct ShardHeader {
   std::vector<float> mean;  ///< empty: not given
   std::vector<float> std;
   std::vector<std::string> class_names;
+  std::int64_t short_side = 0;  ///< as DatasetInfo::short_side
 };
 
 /// What ShardFile::scan() finds in labels, offsets and checksums.
