@@ -32,6 +32,8 @@ struct EvalArguments {
   bool ema = false;
   Config config = evaluated_config();
   double eval_crop_ratio = 0;                               ///< 0: the training run's
+  std::int64_t eval_resize = 0;                             ///< as eval_crop_ratio
+  std::optional<ResizeFilter> eval_interpolation;           ///< nullopt: the training run's
   std::optional<Precision> precision;                       ///< nullopt: the training run's
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the training run's
   bool per_class = false;
@@ -69,12 +71,22 @@ OptionTable<EvalArguments> eval_options() {
                      "set's"},
             {.name = "std",
              .help = "channel standard deviations, comma-separated; empty: as --mean"}});
-  table.add(&EvalArguments::eval_crop_ratio,
-            {.name = "eval-crop-ratio",
-             .help = train.spec("eval-crop-ratio").help + "; 0: that of the training run",
-             .unit = "",
-             .min = 0,
-             .max = 1});
+  table
+      .add(&EvalArguments::eval_crop_ratio, {.name = "eval-crop-ratio",
+                                             .help = "as for train; 0: that of the training run",
+                                             .unit = "",
+                                             .min = 0,
+                                             .max = 1})
+      .add(&EvalArguments::eval_resize, {.name = "eval-resize",
+                                         .help = "as for train; 0: that of the training run",
+                                         .unit = "pixels",
+                                         .min = 0,
+                                         .max = train.spec("eval-resize").max})
+      .add(&EvalArguments::eval_interpolation, "run",
+           {.name = "eval-interpolation",
+            .help = "as for train; run: that of the training run",
+            .unit = "",
+            .choices = train.spec("eval-interpolation").choices});
   table.group("How")
       .add(&EvalArguments::precision, "run",
            {.name = "precision",
@@ -154,13 +166,13 @@ void print_classes(const std::vector<ClassResult>& classes) {
   }
 }
 
-void print_result(const EvaluationResult& result, const EvalArguments& arguments) {
+/// `input`: how images were made.
+void print_result(const EvaluationResult& result, const EvalArguments& arguments,
+                  const std::string& input) {
   if (arguments.json) {
-    nlohmann::ordered_json json{{"samples", result.samples},
-                                {"loss", result.loss},
-                                {"top1", result.top1},
-                                {"top5", result.top5},
-                                {"seconds", result.seconds}};
+    nlohmann::ordered_json json{{"input", input},      {"samples", result.samples},
+                                {"loss", result.loss}, {"top1", result.top1},
+                                {"top5", result.top5}, {"seconds", result.seconds}};
     if (arguments.per_class) json["classes"] = to_json(result.classes);
     print_json(json);
     return;
@@ -183,6 +195,7 @@ ExitStatus run_eval(Invocation& invocation) {
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     const EvalArguments arguments = parse(invocation.arguments);
     const Config& config = arguments.config;
+    std::string input;
     const EvaluationResult result = evaluate({.checkpoint = arguments.checkpoint,
                                               .data = config.data,
                                               .split = arguments.split,
@@ -193,6 +206,8 @@ ExitStatus run_eval(Invocation& invocation) {
                                               .shortcut = config.shortcut,
                                               .image_size = config.image_size,
                                               .eval_crop_ratio = arguments.eval_crop_ratio,
+                                              .eval_resize = arguments.eval_resize,
+                                              .eval_interpolation = arguments.eval_interpolation,
                                               .mean = config.mean,
                                               .std = config.std,
                                               .precision = arguments.precision,
@@ -208,10 +223,18 @@ ExitStatus run_eval(Invocation& invocation) {
                                              {.comm = job.comm(),
                                               .binding = job.bind(static_cast<int>(config.threads)),
                                               .model = {},
-                                              .warn = [&](const std::string& text) {
-                                                if (job.is_first()) print_warning(text);
-                                              }});
-    if (job.is_first()) print_result(result, arguments);
+                                              .warn =
+                                                  [&](const std::string& text) {
+                                                    if (job.is_first()) print_warning(text);
+                                                  },
+                                              .say =
+                                                  [&](const std::string& text) {
+                                                    input = text;
+                                                    if (job.is_first() && !arguments.json) {
+                                                      fmt::print("input: {}\n", input);
+                                                    }
+                                                  }});
+    if (job.is_first()) print_result(result, arguments, input);
     return ExitStatus::ok;
   });
 }

@@ -280,6 +280,7 @@ void add_learning_options(OptionTable<Config>& t) {
             .unit = "",
             .choices = {"fp32", "tf32", "bf16", "fp16"}});
   t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
+  t.exclusive({.one = "eval-crop-ratio", .other = "eval-resize", .both = {}});
   t.group("Optimizer")
       .add(&Config::optimizer, {.name = "optimizer",
                                 .help = "update rule",

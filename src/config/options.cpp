@@ -251,6 +251,14 @@ void validate_auto_augment(const Config& config) {
 }
 
 void validate_image_sizes(const Config& config) {
+  if (config.train_interpolation != ResizeFilter::bilinear &&
+      config.augment != Augment::resized_crop) {
+    fail(ExitStatus::usage,
+         "--train-interpolation {} belongs to --augment resized-crop (--augment is {}); add it, or "
+         "drop --train-interpolation",
+         train_options().get(config, "train-interpolation"),
+         train_options().get(config, "augment"));
+  }
   const auto& schedule = config.image_size_schedule;
   if (schedule.empty()) return;
   const std::string given = train_options().get(config, "image-size-schedule");

@@ -141,7 +141,8 @@ class ImageSource final : public PackSource {
   /// Resizes all of decoded_ into resized_.
   void resize(const ImageShape& target) {
     const Region whole{.height = decoded_.shape.height, .width = decoded_.shape.width};
-    resampler_.resize(decoded_.pixels, decoded_.shape, whole, target, resized_);
+    resampler_.resize(decoded_.pixels, decoded_.shape,
+                      resize_of(whole, target, ResampleFilter::bilinear), target, resized_);
   }
 
   /// Resizes decoded_ to cover height_ x width_, then crops the centre.

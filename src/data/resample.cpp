@@ -78,20 +78,25 @@ LOCKSTEP_INLINED inline void store_columns(const std::array<const std::uint8_t*,
   }
 }
 
+/// As clamp_sum().
+template <typename Float>
+LOCKSTEP_INLINED inline Float clamp_sums(Float values) {
+  values = values > 0.0F ? values : Float{};
+  return values < 255.0F ? values : Float{} + 255.0F;
+}
+
 /// As to_pixel().
 template <int width>
 LOCKSTEP_INLINED inline typename VectorTypes<width>::Bytes to_pixels(
     typename VectorTypes<width>::Float values) {
   using Types = VectorTypes<width>;
-  values = values > 0.0F ? values : typename Types::Float{};
-  values = values < 255.0F ? values : typename Types::Float{} + 255.0F;
-  const auto integers = __builtin_convertvector(values, typename Types::Ints);
+  const auto integers = __builtin_convertvector(clamp_sums(values), typename Types::Ints);
   return __builtin_convertvector(__builtin_convertvector(integers, typename Types::Halves),
                                  typename Types::Bytes);
 }
 
 /// Resamples the columns of a strip and stores the sums row by row, `line` values apart.
-template <int width>
+template <int width, bool clamps>
 LOCKSTEP_INLINED inline void resample_columns(const float* strip, const PixelTaps& taps,
                                               std::int64_t channels, float* lines,
                                               std::int64_t line) {
@@ -117,6 +122,7 @@ LOCKSTEP_INLINED inline void resample_columns(const float* strip, const PixelTap
         }
       }
       for (std::size_t part = 0; part < parts; ++part) {
+        if constexpr (clamps) sums[part] = clamp_sums(sums[part]);
         block[part][static_cast<std::size_t>(i)] = sums[part];
       }
     }
@@ -151,19 +157,42 @@ LOCKSTEP_INLINED inline void resample_row(std::span<const float* const> lines, c
   }
 }
 
+ResampleTaps taps_of(const AxisResize& axis, std::int64_t i, ResampleFilter filter) {
+  return {axis.source, axis.size, axis.at + i, filter};
+}
+
+/// Source pixels [begin, end), counted from AxisResize::first.
+struct PixelRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+/// What `size` pixels of the axis are made of.
+PixelRange source_range(const AxisResize& axis, std::int64_t size, ResampleFilter filter) {
+  const ResampleTaps last = taps_of(axis, size - 1, filter);
+  return {.begin = taps_of(axis, 0, filter).first, .end = last.first + last.count};
+}
+
+AxisResize axis_of(std::int64_t first, std::int64_t source, std::int64_t size, std::int64_t at) {
+  return {.first = static_cast<std::int32_t>(first),
+          .source = static_cast<std::int32_t>(source),
+          .size = static_cast<std::int32_t>(size),
+          .at = static_cast<std::int32_t>(at)};
+}
+
 }  // namespace
 
-void PixelTaps::set(std::int64_t source, std::int64_t size) {
+void PixelTaps::set(const AxisResize& axis, std::int64_t size, ResampleFilter filter) {
   count = 0;
   for (std::int64_t i = 0; i < size; ++i) {
-    count = std::max(count, ResampleTaps(source, size, i).count);
+    count = std::max(count, taps_of(axis, i, filter).count);
   }
+  const PixelRange read = source_range(axis, size, filter);
   first.resize(static_cast<std::size_t>(size));
   weights.assign(static_cast<std::size_t>(size * count), 0.0F);
   for (std::int64_t i = 0; i < size; ++i) {
-    const ResampleTaps taps(source, size, i);
-    const std::int64_t begin = std::min(taps.first, source - count);
-    first[static_cast<std::size_t>(i)] = begin;
+    const ResampleTaps taps = taps_of(axis, i, filter);
+    const std::int64_t begin = std::min(taps.first, read.end - count);
+    first[static_cast<std::size_t>(i)] = begin - read.begin;
     float* const target = weights.data() + i * count + (taps.first - begin);
     for (std::int64_t tap = 0; tap < taps.count; ++tap) target[tap] = taps.weight(tap);
   }
@@ -187,14 +216,40 @@ ImageShape covering_shape(const ImageShape& image, std::int64_t height,
           .width = wider ? image.width * height / image.height : width};
 }
 
+ImageResize resize_of(const Region& region, const ImageShape& target,
+                      ResampleFilter filter) noexcept {
+  return {.rows = axis_of(region.top, region.height, target.height, 0),
+          .columns = axis_of(region.left, region.width, target.width, 0),
+          .filter = filter};
+}
+
+ImageResize centre_of_resized(const ImageShape& image, std::int64_t short_side,
+                              const ImageShape& target, ResampleFilter filter) noexcept {
+  const ImageShape resized = covering_shape(image, short_side, short_side);
+  const Region window = centre_region(resized, target.height, target.width);
+  return {.rows = axis_of(0, image.height, resized.height, window.top),
+          .columns = axis_of(0, image.width, resized.width, window.left),
+          .filter = filter};
+}
+
+Region source_region(const ImageResize& resize, const ImageShape& target) noexcept {
+  const PixelRange rows = source_range(resize.rows, target.height, resize.filter);
+  const PixelRange columns = source_range(resize.columns, target.width, resize.filter);
+  return {.top = resize.rows.first + rows.begin,
+          .left = resize.columns.first + columns.begin,
+          .height = rows.end - rows.begin,
+          .width = columns.end - columns.begin};
+}
+
 void Resampler::resize(std::span<const std::byte> pixels, const ImageShape& shape,
-                       const Region& region, ImageShape target, Image& result) {
+                       const ImageResize& how, ImageShape target, Image& result) {
+  const Region region = source_region(how, target);
   assert(region.top >= 0 && region.top + region.height <= shape.height);
   assert(region.left >= 0 && region.left + region.width <= shape.width);
   const std::int64_t channels = shape.channels;
   target.channels = channels;
-  horizontal_.set(region.width, target.width);
-  vertical_.set(region.height, target.height);
+  horizontal_.set(how.columns, target.width, how.filter);
+  vertical_.set(how.rows, target.height, how.filter);
   const std::int64_t values = target.width * channels;
   const std::int64_t line = round_up(values);
   // Before a strip is added, the lines of unfinished rows of the result are fewer than their taps.
@@ -216,8 +271,12 @@ void Resampler::resize(std::span<const std::byte> pixels, const ImageShape& shap
         rows[static_cast<std::size_t>(i)] = source + row * shape.width * channels;
       }
       store_columns<width>(rows, region.width * channels, strip_.data());
-      resample_columns<width>(strip_.data(), horizontal_, channels,
-                              lines_.data() + top % lines * line, line);
+      float* const sums = lines_.data() + top % lines * line;
+      if (how.filter == ResampleFilter::bicubic) {
+        resample_columns<width, true>(strip_.data(), horizontal_, channels, sums, line);
+      } else {
+        resample_columns<width, false>(strip_.data(), horizontal_, channels, sums, line);
+      }
       for (; y < target.height; ++y) {
         const std::int64_t first = vertical_.first[static_cast<std::size_t>(y)];
         if (first + vertical_.count > top + strip_rows) break;

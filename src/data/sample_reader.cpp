@@ -11,12 +11,14 @@
 namespace lockstep {
 namespace {
 
-PixelCut to_cut(const Region& region, bool flip) noexcept {
+PixelCut to_cut(const Region& region, bool flip,
+                ResampleFilter filter = ResampleFilter::bilinear) noexcept {
   return {.top = static_cast<std::int32_t>(region.top),
           .left = static_cast<std::int32_t>(region.left),
           .height = static_cast<std::int32_t>(region.height),
           .width = static_cast<std::int32_t>(region.width),
-          .flip = flip ? 1 : 0};
+          .flip = flip ? 1 : 0,
+          .filter = filter};
 }
 
 /// The place of a cut of the network's size.
@@ -50,6 +52,10 @@ void check_device_decoding(const DatasetInfo& info, const LoaderOptions& options
 }
 
 }  // namespace
+
+std::int64_t short_side_of(const ImageShape& image, double ratio) noexcept {
+  return std::llround(static_cast<double>(std::max(image.height, image.width)) / ratio);
+}
 
 void check_loader_options(const DatasetInfo& info, const LoaderOptions& options) {
   const ImageShape& wanted = options.image;
@@ -94,12 +100,6 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
          "{} has images of {} channels (the network takes {}); set --channels {}", info.directory,
          info.image.channels, wanted.channels, info.image.channels);
   }
-  if (options.crop_ratio != default_eval_crop_ratio) {
-    fail(ExitStatus::usage,
-         "--eval-crop-ratio {} does not apply to {} (its images are stored as pixels, which are "
-         "cropped, not resized); drop it",
-         options.crop_ratio, info.directory);
-  }
   if (options.augment == Augment::resized_crop) return;
   const std::int64_t padding = options.augment == Augment::crop_flip ? options.crop_padding : 0;
   if (info.image.height + 2 * padding < wanted.height ||
@@ -125,25 +125,35 @@ auto SampleReader::of_sample(std::int64_t index, const Work& work) {
   }
 }
 
-void SampleReader::decode_region(std::int64_t index, const Region& region) {
-  const Region decoded = of_sample(index, [&] { return decoder_.decode(region, decoded_); });
-  resampler_.resize(decoded_.pixels, decoded_.shape, decoded, options_.image, resized_);
+ResampleFilter SampleReader::draw_filter(PhiloxStream& random) const noexcept {
+  const bool is_bicubic = options_.filter == ResizeFilter::random
+                              ? random.next_below(2) == 1
+                              : options_.filter == ResizeFilter::bicubic;
+  return is_bicubic ? ResampleFilter::bicubic : ResampleFilter::bilinear;
 }
 
-void SampleReader::resize(std::int64_t index, const Region& region) {
+void SampleReader::decode_and_resize(std::int64_t index, ImageResize how) {
+  const Region needed = source_region(how, options_.image);
+  const Region decoded = of_sample(index, [&] { return decoder_.decode(needed, decoded_); });
+  how.rows.first += static_cast<std::int32_t>(decoded.top - needed.top);
+  how.columns.first += static_cast<std::int32_t>(decoded.left - needed.left);
+  resampler_.resize(decoded_.pixels, decoded_.shape, how, options_.image, resized_);
+}
+
+void SampleReader::resize(std::int64_t index, const ImageResize& how) {
   if (filter_ != nullptr && decoder_.is_plain() && filter_->accepts(raw_.bytes)) {
     left_ = {.file = raw_.bytes.data(),
              .bytes = raw_.bytes.size(),
              .height = static_cast<std::int32_t>(shape_.height),
              .width = static_cast<std::int32_t>(shape_.width),
-             .region = to_cut(region, false)};
+             .resize = how};
     shape_ = options_.image;
     return;
   }
   if (dataset_.info().encoded) {
-    decode_region(index, region);
+    decode_and_resize(index, how);
   } else {
-    resampler_.resize(pixels_, shape_, region, options_.image, resized_);
+    resampler_.resize(pixels_, shape_, how, options_.image, resized_);
   }
   pixels_ = resized_.pixels;
   shape_ = resized_.shape;
@@ -160,26 +170,18 @@ PixelCut SampleReader::prepare(std::int64_t epoch, SampleCopy sample, Resampling
                    : dataset_.info().image;
   PhiloxStream random = augmentation_stream(options_.seed, epoch, sample);
   if (options_.augment == Augment::resized_crop) {
-    Region region = draw_resized_crop(random, shape_);
-    if (resampling == Resampling::here) {
-      resize(index, region);
-      region = {.height = wanted.height, .width = wanted.width};
-    }
-    return to_cut(region, random.next_below(2) == 1);
+    const Region region = draw_resized_crop(random, shape_);
+    const bool flip = random.next_below(2) == 1;
+    const ResampleFilter filter = draw_filter(random);
+    if (resampling == Resampling::later) return to_cut(region, flip, filter);
+    resize(index, resize_of(region, wanted, filter));
+    return to_cut({.height = wanted.height, .width = wanted.width}, flip);
   }
-  if (encoded) {
-    // Sizes vary, so first resize the centre to the network's size. Cropping before resizing bounds
-    // memory for very long images.
-    const std::int64_t longest = std::max(wanted.height, wanted.width);
-    const bool exact = options_.augment == Augment::crop_flip;
+  if (encoded) {  // sizes vary
+    const double ratio = options_.augment == Augment::crop_flip ? 1 : default_eval_crop_ratio;
     const std::int64_t short_side =
-        exact ? longest : std::llround(static_cast<double>(longest) / options_.crop_ratio);
-    const std::int64_t shortest = std::min(shape_.height, shape_.width);
-    const auto source = [&](std::int64_t target) {
-      return std::clamp<std::int64_t>((target * shortest + short_side / 2) / short_side, 1,
-                                      shortest);
-    };
-    resize(index, centre_region(shape_, source(wanted.height), source(wanted.width)));
+        options_.short_side != 0 ? options_.short_side : short_side_of(wanted, ratio);
+    resize(index, centre_of_resized(shape_, short_side, wanted, draw_filter(random)));
   }
   if (options_.augment == Augment::crop_flip) {
     const Window window = draw_crop_flip(random, shape_, wanted, options_.crop_padding);
@@ -222,13 +224,10 @@ std::int32_t SampleReader::read(std::int64_t epoch, SampleCopy sample, PixelTarg
 }
 
 void SampleReader::decode(SampleCopy sample, const EncodedImage& encoded, std::uint8_t* pixels) {
-  const PixelCut& region = encoded.region;
   static_cast<void>(of_sample(sample.sample, [&] {
     return decoder_.open({encoded.file, encoded.bytes}, options_.image.channels);
   }));
-  decode_region(
-      sample.sample,
-      {.top = region.top, .left = region.left, .height = region.height, .width = region.width});
+  decode_and_resize(sample.sample, encoded.resize);
   std::memcpy(pixels, resized_.pixels.data(), resized_.pixels.size());
 }
 

@@ -56,11 +56,13 @@ class SampleReader final {
   /// Calls work(), and names the sample in its error.
   template <typename Work>
   auto of_sample(std::int64_t index, const Work& work);
-  /// Decodes a region of the sample, if it is encoded, and resizes it to the network's image; or
-  /// leaves both to the engine.
-  void resize(std::int64_t index, const Region& region);
-  /// Decodes a region of the opened file and resizes it to `resized_`.
-  void decode_region(std::int64_t index, const Region& region);
+  /// Decodes the sample as far as needed, if it is encoded, and resizes it to the network's image;
+  /// or leaves both to the engine.
+  void resize(std::int64_t index, const ImageResize& how);
+  /// Decodes the opened file as far as needed and resizes it to `resized_`.
+  void decode_and_resize(std::int64_t index, ImageResize how);
+  /// Draws only if the option is `random`.
+  [[nodiscard]] ResampleFilter draw_filter(PhiloxStream& random) const noexcept;
 
   const Dataset& dataset_;
   const LoaderOptions& options_;

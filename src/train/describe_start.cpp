@@ -1,5 +1,7 @@
 #include "describe_start.hpp"
 
+#include "image_sizes.hpp"
+
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/name_list.hpp"
@@ -98,6 +100,9 @@ void describe_data(RunReporter& reporter, const StartParts& parts) {
           : fmt::format("data: {} ({} training samples; {} copies each of {} of them an epoch)",
                         data.directory, data.samples, copies, seen));
   for (const std::string& note : data.notes) reporter.say("data: " + note);
+  const ImageDescription images = describe_images(plan, &data, parts.validation);
+  reporter.say("input: " + images.line);
+  for (const std::string& warning : images.warnings) reporter.warn(warning);
   describe_classes(reporter, parts);
   if (data.encoded && plan.config.augment == Augment::none) {
     reporter.warn(
@@ -152,12 +157,12 @@ void describe_local_sgd(RunReporter& reporter, const Config& config) {
 
 void describe_evaluation(RunReporter& reporter, const StartParts& parts) {
   const RunPlan& plan = parts.plan;
-  if (!parts.evaluates) {
+  if (parts.validation == nullptr) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
-  if (parts.evaluates && parts.resizes_to_evaluate) {
+  if (parts.validation != nullptr && parts.resizes_to_evaluate) {
     const ImageShape image = plan.evaluation_image;
     reporter.say(
         fmt::format("evaluation: input {}x{}x{}", image.channels, image.height, image.width));

@@ -34,9 +34,9 @@ struct StartParts {
   TrainingSession& session;
   const TrainingSteps& steps;
   StateBytes bytes;
-  bool resizes;              ///< training images have several sizes
-  bool evaluates;            ///< there is a validation split
-  bool resizes_to_evaluate;  ///< its images have another size
+  bool resizes;                   ///< training images have several sizes
+  const DatasetInfo* validation;  ///< null: there is no validation split
+  bool resizes_to_evaluate;       ///< its images have another size
   Numerics numerics;
   Numerics checkpoints_numerics;
   const TimeAllowed& time;

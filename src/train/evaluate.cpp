@@ -1,5 +1,6 @@
 #include "build_graph.hpp"
 #include "evaluation_record.hpp"
+#include "image_sizes.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -105,6 +107,41 @@ void require_outputs(const DatasetInfo& data, const Config& network,
        request.split, request.data, data.classes, request.checkpoint, network.classes);
 }
 
+/// Sets how `config`, the run's, resizes images, as requested. Returns a warning if it does and
+/// these images are not resized. Error(usage) if that is requested.
+std::string set_resizing(const EvaluationRequest& request, const DatasetInfo& data,
+                         Config& config) {
+  if (request.eval_crop_ratio != 0 && request.eval_resize != 0) {
+    fail(ExitStatus::usage,
+         "--eval-crop-ratio {} and --eval-resize {} are both given (each excludes the other); drop "
+         "one",
+         request.eval_crop_ratio, request.eval_resize);
+  }
+  Config given;
+  given.eval_crop_ratio = request.eval_crop_ratio;
+  given.eval_resize = request.eval_resize;
+  given.eval_interpolation = request.eval_interpolation.value_or(ResizeFilter::bilinear);
+  refuse_resizing(given, data);
+  const std::string of_run = resizing_options(config);
+  if (!data.encoded) {
+    config.eval_crop_ratio = 0;
+    config.eval_resize = 0;
+    config.eval_interpolation = ResizeFilter::bilinear;
+    if (of_run.empty()) return {};
+    return fmt::format(
+        "{} of the run of {} does not apply to split {} of {} (its images are stored as pixels of "
+        "{}x{}, which are cropped, not resized); results may differ from the run's",
+        of_run, request.checkpoint, data.split, data.directory, data.image.height,
+        data.image.width);
+  }
+  if (given.eval_crop_ratio != 0 || given.eval_resize != 0) {
+    config.eval_crop_ratio = given.eval_crop_ratio;
+    config.eval_resize = given.eval_resize;
+  }
+  if (request.eval_interpolation) config.eval_interpolation = *request.eval_interpolation;
+  return {};
+}
+
 }  // namespace
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
@@ -129,16 +166,16 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.std = request.std;
   const DatasetInfo& info = data->info();
   require_outputs(info, loaded.config, request);
-  if (request.eval_crop_ratio != 0) {
-    config.eval_crop_ratio = request.eval_crop_ratio;
-  } else if (!info.encoded) {
-    config.eval_crop_ratio = 0;  // the run's is for its own images
-  }
+  const std::string dropped = set_resizing(request, info, config);
   const std::string warning = normalize_as_trained(loaded.normalization, info, config);
-  for (const std::string& text : {note, warning}) {
+  const RunPlan plan = resolve_run(config, info, 1);
+  const ImageDescription images = describe_images(plan, nullptr, &info);
+  if (job.say) job.say(images.line);
+  std::vector<std::string> warnings{note, warning, dropped};
+  warnings.insert(warnings.end(), images.warnings.begin(), images.warnings.end());
+  for (const std::string& text : warnings) {
     if (job.warn && !text.empty()) job.warn(text);
   }
-  const RunPlan plan = resolve_run(config, info, 1);
   const Graph graph = build_graph(plan, job.model);
   collectively(comm, [&] { require_address_space(bytes_to_evaluate(graph), "to evaluate"); });
   const auto compute = make_compute(graph,

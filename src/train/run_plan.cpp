@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t default_batch_size = 32;
+constexpr std::int64_t most_resized = 16384;  // as --eval-resize allows
 
 /// `size` is that of --`option`.
 void require_stored(const char* option, std::int64_t size, const DatasetInfo& data) {
@@ -38,6 +39,30 @@ ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
     require_stored("image-size-schedule", change.size, data);
   }
   return image;
+}
+
+/// Also sets the default ratio, so that the run's checkpoints state it.
+void resolve_evaluation(RunPlan& plan, const DatasetInfo& data) {
+  if (const std::int64_t size = evaluation_size(plan.config); size != 0) {
+    plan.evaluation_image.height = plan.evaluation_image.width = size;
+  }
+  Config& c = plan.config;
+  const std::int64_t size = std::max(plan.evaluation_image.height, plan.evaluation_image.width);
+  if (c.eval_resize != 0 && c.eval_resize < size) {
+    fail(ExitStatus::usage,
+         "--eval-resize {} is smaller than images of {}x{} in evaluations (they are cropped from "
+         "the resized image); use {} or more, or a smaller --eval-size",
+         c.eval_resize, plan.evaluation_image.height, plan.evaluation_image.width, size);
+  }
+  if (data.encoded && c.eval_resize == 0 && c.eval_crop_ratio == 0) {
+    c.eval_crop_ratio = default_eval_crop_ratio;
+  }
+  if (const std::int64_t resized = evaluation_short_side(plan); resized > most_resized) {
+    fail(ExitStatus::usage,
+         "--eval-crop-ratio {} resizes the short side to {} for images of {} (at most {} pixels); "
+         "raise it",
+         c.eval_crop_ratio, resized, size, most_resized);
+  }
 }
 
 std::vector<double> per_channel(const std::vector<double>& given, const std::vector<float>& stored,
@@ -80,9 +105,7 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   }
   plan.model.image = resolve_image(config, data);
   plan.evaluation_image = plan.model.image;
-  if (const std::int64_t size = evaluation_size(config); size != 0) {
-    plan.evaluation_image.height = plan.evaluation_image.width = size;
-  }
+  resolve_evaluation(plan, data);
   c.channels = plan.model.image.channels;
   if (config.classes != 0 && config.classes < data.classes) {
     fail(ExitStatus::usage,
@@ -185,6 +208,13 @@ std::vector<std::string> apply_changes(const Config& before, const Config& now,
   return lines;
 }
 
+std::int64_t evaluation_short_side(const RunPlan& plan) noexcept {
+  const Config& c = plan.config;
+  if (c.eval_resize != 0) return c.eval_resize;
+  return short_side_of(plan.evaluation_image,
+                       c.eval_crop_ratio == 0 ? default_eval_crop_ratio : c.eval_crop_ratio);
+}
+
 AutoAugmentOptions auto_augment_options(const Config& config) noexcept {
   return {.policy = config.auto_augment,
           .ops = config.randaugment_ops,
@@ -200,6 +230,7 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
           .mean = {c.mean.begin(), c.mean.end()},
           .std = {c.std.begin(), c.std.end()},
           .augment = c.augment,
+          .filter = c.train_interpolation,
           .crop_padding = c.crop_padding,
           .auto_augment = auto_augment_options(c),
           .random_erasing = c.random_erasing,
@@ -214,8 +245,8 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
 
 LoaderOptions evaluation_loader_options(const RunPlan& plan, LoaderOptions training) {
   training.image = plan.evaluation_image;
-  const double ratio = plan.config.eval_crop_ratio;
-  training.crop_ratio = ratio == 0 ? default_eval_crop_ratio : ratio;
+  training.short_side = evaluation_short_side(plan);
+  training.filter = plan.config.eval_interpolation;
   return training;
 }
 

@@ -1,5 +1,6 @@
 #include "build_graph.hpp"
 #include "describe_start.hpp"
+#include "image_sizes.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
@@ -206,7 +207,9 @@ void Run::open_validation() {
   MatchedData matched = open_validation_data(plan_.plan.config, training_.classes, comm_);
   if (!matched.note.empty()) reporter_->warn(matched.note);
   validation_ = std::move(matched.data);
-  if (validation_) describe_untrained(*reporter_, data().info(), validation_->info());
+  if (!validation_) return;
+  refuse_resizing(config_, validation_->info());
+  describe_untrained(*reporter_, data().info(), validation_->info());
 }
 
 TrainingResult Run::nothing_to_do() {
@@ -320,7 +323,7 @@ void Run::describe() {
       .steps = *steps_,
       .bytes = session_->parallel().bytes(session_->optimizer().slot_names().size()),
       .resizes = graphs_.size() > 1,
-      .evaluates = validation_ != nullptr,
+      .validation = validation_ ? &validation_->info() : nullptr,
       .resizes_to_evaluate = evaluation_graph_.has_value(),
       .numerics = Numerics::of(state_),
       .checkpoints_numerics = checkpoints_numerics_,

@@ -54,7 +54,13 @@ Config random_config(Random& random) {
         {.size = whole(random, 1, 16384), .epoch = whole(random, 1, 1000000)});
   }
   c.eval_size = whole(random, 0, 16384);
-  c.eval_crop_ratio = real(random, 1e-6, 1);
+  if (coin(random)) {
+    c.eval_crop_ratio = real(random, 1e-6, 1);
+  } else {
+    c.eval_resize = whole(random, 0, 16384);
+  }
+  c.eval_interpolation = static_cast<ResizeFilter>(whole(random, 0, 1));
+  c.train_interpolation = static_cast<ResizeFilter>(whole(random, 0, 2));
   c.channels = whole(random, 0, 1024);
   c.classes = whole(random, 0, 1 << 24);
   c.mean = list(random, 0, 1);

@@ -431,6 +431,24 @@ BOOST_AUTO_TEST_CASE(warm_up_ends_within_the_run) {
       {"--warmup-epochs 5.5", "5 epochs"});
 }
 
+BOOST_AUTO_TEST_CASE(a_filter_of_training_needs_a_crop_that_resizes) {
+  check_refused([](Config& c) { c.train_interpolation = ResizeFilter::random; },
+                {"--train-interpolation random", "--augment resized-crop", "none"});
+  BOOST_TEST(is_valid([](Config& c) {
+    c.train_interpolation = ResizeFilter::bicubic;
+    c.augment = Augment::resized_crop;
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(a_ratio_and_a_size_to_resize_to_exclude_each_other) {
+  check_refused(
+      [](Config& c) {
+        c.eval_crop_ratio = 0.95;
+        c.eval_resize = 235;
+      },
+      {"--eval-crop-ratio 0.95 and --eval-resize 235"});
+}
+
 BOOST_AUTO_TEST_CASE(a_straggler_factor_between_zero_and_one_is_refused) {
   check_refused([](Config& c) { c.straggler_factor = 0.5; }, {"--straggler-factor 0.5"});
   BOOST_TEST(is_valid([](Config& c) { c.straggler_factor = 0; }));

@@ -60,6 +60,7 @@ class PixelsAndValues {
       cut.top = draw(random, 0, height - cut.height);
       cut.left = draw(random, 0, width - cut.width);
       cut.flip = draw(random, 0, 1);
+      cut.filter = n % 2 == 0 ? ResampleFilter::bilinear : ResampleFilter::bicubic;
       write_values(n, cut);
       if (mixing == Mixing::pairs) mix(random, n);
     }
@@ -101,10 +102,11 @@ class PixelsAndValues {
     constexpr std::size_t bytes = height * width * 3;
     const auto stored =
         std::as_bytes(pixels_.span()).subspan(static_cast<std::size_t>(n) * bytes, bytes);
+    const ImageShape network{.channels = 3, .height = 6, .width = 5};
+    const Region region{.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width};
     Image image;
     Resampler().resize(stored, {.channels = 3, .height = height, .width = width},
-                       {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
-                       {.channels = 3, .height = 6, .width = 5}, image);
+                       resize_of(region, network, cut.filter), network, image);
     constexpr std::size_t values = 90;  // of 6x5 pixels with 3 channels
     for (std::size_t i = 0; i < values; ++i) {
       const std::size_t x = i / 3 % 5;

@@ -13,7 +13,8 @@ namespace {
 
 using namespace lockstep;
 
-void dump(const std::string& directory, std::int64_t size, double crop_ratio) {
+void dump(const std::string& directory, std::int64_t size, std::int64_t short_side,
+          ResizeFilter filter) {
   const auto comm = make_self_communicator();
   const auto dataset = open_dataset(directory, "val", *comm);
   const auto loader = make_loader(*dataset,
@@ -21,7 +22,8 @@ void dump(const std::string& directory, std::int64_t size, double crop_ratio) {
                                    .format = {.layout = ImageLayout::nhwc},
                                    .mean = {0, 0, 0},
                                    .std = {1, 1, 1},
-                                   .crop_ratio = crop_ratio,
+                                   .short_side = short_side,
+                                   .filter = filter,
                                    .batch_capacity = 1,
                                    .threads = 0,
                                    .shuffle = false},
@@ -40,12 +42,13 @@ void dump(const std::string& directory, std::int64_t size, double crop_ratio) {
 
 }  // namespace
 
-/// evaluation_dump DIR SIZE RATIO: writes the pixels (N, SIZE, SIZE, 3), uint8, that an evaluation
-/// on split `val` of a directory sees with --eval-size SIZE and --eval-crop-ratio RATIO. Exits with
-/// the status of an error.
+/// evaluation_dump DIR SIZE RESIZE FILTER: writes the pixels (N, SIZE, SIZE, 3), uint8, that an
+/// evaluation on split `val` of a directory sees with --eval-size SIZE, --eval-resize RESIZE, or
+/// the default if it is 0, and --eval-interpolation FILTER. Exits with the status of an error.
 int main(int, char** arguments) {
   try {
-    dump(arguments[1], std::stoll(arguments[2]), std::stod(arguments[3]));
+    dump(arguments[1], std::stoll(arguments[2]), std::stoll(arguments[3]),
+         std::string(arguments[4]) == "bicubic" ? ResizeFilter::bicubic : ResizeFilter::bilinear);
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return static_cast<int>(error.status());

@@ -162,6 +162,38 @@ BOOST_AUTO_TEST_CASE(decoded_pixels_give_the_same_values_as_the_cpu_path) {
   check_pixels_become_the_values(*open_dataset(directory.path(), "train", *comm));
 }
 
+BOOST_AUTO_TEST_CASE(a_random_filter_is_one_of_both_for_each_image_and_keeps_its_crop) {
+  const TemporaryDirectory directory;
+  write_shard(directory / "train-00000-of-00001.h5", {.samples = samples});
+  const auto comm = make_self_communicator();
+  const auto dataset = open_dataset(directory.path(), "train", *comm);
+  LoaderOptions options = options_for(*dataset, Augment::resized_crop);
+  const auto load = [&](ResizeFilter filter) {
+    options.filter = filter;
+    return load_all(*dataset, options).values;
+  };
+
+  const std::vector<float> random = load(ResizeFilter::random);
+
+  const std::vector<float> bilinear = load(ResizeFilter::bilinear);
+  const std::vector<float> bicubic = load(ResizeFilter::bicubic);
+  const auto size = static_cast<std::ptrdiff_t>(network.channels * network.height * network.width);
+  int of_bilinear = 0;
+  int of_bicubic = 0;
+  for (std::ptrdiff_t at = 0; at < std::ssize(random); at += size) {
+    const auto is = [&](const std::vector<float>& other) {
+      return std::equal(random.begin() + at, random.begin() + at + size, other.begin() + at);
+    };
+    BOOST_TEST_REQUIRE((is(bilinear) || is(bicubic)));
+    if (is(bilinear) != is(bicubic)) ++(is(bilinear) ? of_bilinear : of_bicubic);
+  }
+  BOOST_TEST(of_bilinear > samples / 2);  // of 58 images
+  BOOST_TEST(of_bicubic > samples / 2);
+  options.format.content = ImageContent::pixels;
+  BOOST_TEST((load(ResizeFilter::random) == random));
+  BOOST_TEST((load(ResizeFilter::bicubic) == bicubic));
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_of_pixels_is_in_the_engines_memory_and_is_small) {
   const TemporaryDirectory directory;
   write_shard(directory / "train-00000-of-00001.h5", {.samples = samples});

@@ -21,21 +21,26 @@ std::vector<std::byte> random_pixels(const ImageShape& shape, std::uint64_t seed
   return pixels;
 }
 
+ResampleTaps taps(const AxisResize& axis, std::int64_t i, ResampleFilter filter) {
+  return {axis.source, axis.size, axis.at + i, filter};
+}
+
 /// One value of the result, summed in the order of the two passes, as a device computes it.
 std::uint8_t expected_pixel(const std::vector<std::byte>& pixels, const ImageShape& shape,
-                            const Region& region, const ResampleTaps& rows,
+                            const ImageResize& how, const ResampleTaps& rows,
                             const ResampleTaps& columns, std::int64_t channel) {
   volatile float sum = 0.5F;  // volatile: nothing is fused
   for (std::int64_t i = 0; i < rows.count; ++i) {
     volatile float line = 0;
     for (std::int64_t j = 0; j < columns.count; ++j) {
-      const std::int64_t y = region.top + rows.first + i;
-      const std::int64_t x = region.left + columns.first + j;
+      const std::int64_t y = how.rows.first + rows.first + i;
+      const std::int64_t x = how.columns.first + columns.first + j;
       const auto pixel = std::to_integer<std::uint8_t>(
           pixels[static_cast<std::size_t>((y * shape.width + x) * shape.channels + channel)]);
       const volatile float product = columns.weight(j) * static_cast<float>(pixel);
       line = line + product;
     }
+    if (how.filter == ResampleFilter::bicubic) line = clamp_sum(line);
     const volatile float product = rows.weight(i) * line;
     sum = sum + product;
   }
@@ -44,12 +49,13 @@ std::uint8_t expected_pixel(const std::vector<std::byte>& pixels, const ImageSha
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(any_region_is_resampled_to_the_bits_of_a_plain_sum) {
+BOOST_AUTO_TEST_CASE(any_part_of_any_resized_region_has_the_bits_of_a_plain_sum) {
   struct Case {
     ImageShape image;
     Region region;
     std::int64_t height;
     std::int64_t width;
+    Region window = {};  ///< empty: all of height x width
   };
   const std::vector<Case> cases{
       {.image = {3, 1, 1}, .region = {0, 0, 1, 1}, .height = 3, .width = 2},
@@ -60,28 +66,64 @@ BOOST_AUTO_TEST_CASE(any_region_is_resampled_to_the_bits_of_a_plain_sum) {
       {.image = {3, 200, 20}, .region = {1, 0, 199, 20}, .height = 2, .width = 19},
       {.image = {3, 20, 300}, .region = {0, 9, 20, 290}, .height = 40, .width = 3},
       {.image = {2, 50, 50}, .region = {0, 0, 50, 50}, .height = 35, .width = 49},
+      {.image = {3, 70, 90},
+       .region = {0, 0, 70, 90},
+       .height = 32,
+       .width = 41,
+       .window = {2, 6, 28, 28}},
+      {.image = {1, 20, 9},
+       .region = {1, 2, 18, 7},
+       .height = 50,
+       .width = 30,
+       .window = {49, 0, 1, 3}},
+      {.image = {3, 3, 400},
+       .region = {0, 0, 3, 400},
+       .height = 12,
+       .width = 1600,
+       .window = {1, 795, 10, 10}},
   };
   Resampler resampler;
   Image result;
-  for (const auto& [image, region, height, width] : cases) {
-    const auto pixels = random_pixels(image, static_cast<std::uint64_t>(height * 100 + width));
+  for (const auto& [image, region, height, width, part] : cases) {
+    for (const ResampleFilter filter : {ResampleFilter::bilinear, ResampleFilter::bicubic}) {
+      const auto pixels = random_pixels(image, static_cast<std::uint64_t>(height * 100 + width));
+      ImageResize how = resize_of(region, {.height = height, .width = width}, filter);
+      how.rows.at = static_cast<std::int32_t>(part.top);
+      how.columns.at = static_cast<std::int32_t>(part.left);
+      const bool whole = part == Region{};
+      const ImageShape target{.channels = image.channels,
+                              .height = whole ? height : part.height,
+                              .width = whole ? width : part.width};
 
-    resampler.resize(pixels, image, region, {.height = height, .width = width}, result);
+      resampler.resize(pixels, image, how, target, result);
 
-    BOOST_TEST(
-        (result.shape == ImageShape{.channels = image.channels, .height = height, .width = width}));
-    std::size_t at = 0;
-    for (std::int64_t y = 0; y < height; ++y) {
-      const ResampleTaps rows(region.height, height, y);
-      for (std::int64_t x = 0; x < width; ++x) {
-        const ResampleTaps columns(region.width, width, x);
-        for (std::int64_t c = 0; c < image.channels; ++c, ++at) {
-          BOOST_REQUIRE_EQUAL(std::to_integer<int>(result.pixels[at]),
-                              int{expected_pixel(pixels, image, region, rows, columns, c)});
+      BOOST_TEST((result.shape == target));
+      std::size_t at = 0;
+      for (std::int64_t y = 0; y < target.height; ++y) {
+        const ResampleTaps rows = taps(how.rows, y, filter);
+        for (std::int64_t x = 0; x < target.width; ++x) {
+          const ResampleTaps columns = taps(how.columns, x, filter);
+          for (std::int64_t c = 0; c < image.channels; ++c, ++at) {
+            BOOST_REQUIRE_EQUAL(std::to_integer<int>(result.pixels[at]),
+                                int{expected_pixel(pixels, image, how, rows, columns, c)});
+          }
         }
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(only_pixels_with_an_influence_are_needed) {
+  // Of 100 x 300 pixels resized to 50 x 150, the window's 10 x 20 pixels at (20, 65) are made of
+  // rows 39 to 60 and columns 129 to 170: a pixel beyond 2 for each of theirs.
+  const ImageShape target{.height = 10, .width = 20};
+
+  const ImageResize how = centre_of_resized({.channels = 3, .height = 100, .width = 300}, 50,
+                                            target, ResampleFilter::bilinear);
+
+  BOOST_TEST((how.rows == AxisResize{.first = 0, .source = 100, .size = 50, .at = 20}));
+  BOOST_TEST((how.columns == AxisResize{.first = 0, .source = 300, .size = 150, .at = 65}));
+  BOOST_TEST((source_region(how, target) == Region{39, 129, 22, 42}));
 }
 
 BOOST_AUTO_TEST_CASE(resampling_keeps_a_constant_and_its_own_size) {
@@ -93,13 +135,17 @@ BOOST_AUTO_TEST_CASE(resampling_keeps_a_constant_and_its_own_size) {
   Image result;
 
   for (const std::int64_t size : {1, 4, 9, 30}) {
-    resampler.resize(grey, shape, all, {.height = size, .width = size + 1}, result);
-    BOOST_REQUIRE_EQUAL(result.pixels.size(), static_cast<std::size_t>(size * (size + 1) * 3));
-    for (const std::byte value : result.pixels) BOOST_REQUIRE(value == std::byte{77});
+    const ImageShape target{.height = size, .width = size + 1};
+    for (const ResampleFilter filter : {ResampleFilter::bilinear, ResampleFilter::bicubic}) {
+      resampler.resize(grey, shape, resize_of(all, target, filter), target, result);
+      BOOST_REQUIRE_EQUAL(result.pixels.size(), static_cast<std::size_t>(size * (size + 1) * 3));
+      for (const std::byte value : result.pixels) BOOST_REQUIRE(value == std::byte{77});
+    }
   }
-  resampler.resize(pixels, shape, all, {.height = 13, .width = 9}, result);
-
-  BOOST_TEST((result.pixels == pixels));
+  for (const ResampleFilter filter : {ResampleFilter::bilinear, ResampleFilter::bicubic}) {
+    resampler.resize(pixels, shape, resize_of(all, shape, filter), shape, result);
+    BOOST_TEST((result.pixels == pixels));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(halving_averages_with_the_triangle_filter) {
@@ -110,7 +156,10 @@ BOOST_AUTO_TEST_CASE(halving_averages_with_the_triangle_filter) {
   Resampler resampler;
   Image result;
 
-  resampler.resize(pixels, shape, {.height = 1, .width = 4}, {.height = 1, .width = 2}, result);
+  const ImageShape target{.height = 1, .width = 2};
+  resampler.resize(pixels, shape,
+                   resize_of({.height = 1, .width = 4}, target, ResampleFilter::bilinear), target,
+                   result);
 
   BOOST_TEST(std::to_integer<int>(result.pixels[0]) == 50);
   BOOST_TEST(std::to_integer<int>(result.pixels[1]) == 160);

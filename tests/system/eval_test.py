@@ -118,8 +118,9 @@ def a_table_shows_every_class(folder):
     write_shards(data, samples=11, shards=1, split="val", classes=2, seed=4)
     run([*train_args(data, folder / "run", "--max-steps", 2), "--classes", 12])
     command = ["eval", "--checkpoint", latest(folder / "run"), "--data", data]
-    first, *table = run([*command, "--per-class", "--confusion", folder / "c.csv"]).rstrip().split("\n")
-    assert [first] == run(command).rstrip().split("\n") and first.startswith("11 samples: loss "), first
+    said, first, *table = run([*command, "--per-class", "--confusion", folder / "c.csv"]).rstrip().split("\n")
+    assert [said, first] == run(command).rstrip().split("\n") and first.startswith("11 samples: loss "), first
+    assert said == "input: pixels of 12x12; evaluation takes them whole", said
     blank, header, *rows = table
     assert not blank and header.split() == ["class", "samples", "top-1"], table
     assert [row.split()[0] for row in rows] == [str(label) for label in range(12)], rows
@@ -232,39 +233,85 @@ def sizes_that_do_not_fit_are_refused_at_the_start(folder):
             assert f"--eval-size 12 does not go with {model}" in output and "fc1.weight is" in output and "8x8" in output, output
         output = run(train_args(data, folder / "run", "--image-size", 8, "--eval-size", 13), ranks, expect=USAGE)
         assert "split val" in output and "12x12" in output and "--eval-size" in output, output
-        output = run(train_args(data, folder / "run", "--eval-crop-ratio", 0.9), ranks, expect=USAGE)
-        assert "--eval-crop-ratio 0.9" in output and "stored as pixels" in output, output
+        for option, value in (("--eval-crop-ratio", 0.875), ("--eval-resize", 12), ("--eval-interpolation", "bicubic")):
+            output = run(train_args(data, folder / "run", option, value), ranks, expect=USAGE)
+            assert f"{option} {value} does not apply" in output and "stored as pixels of 12x12" in output, output
 
 
-def jpeg_images_are_cropped_by_the_ratio(folder):
+def write_jpeg_shards(data):
+    """40 x 50 pixels of noise, in 4 classes."""
     try:
         from PIL import Image
     except ImportError as missing:
         raise Skipped(missing)
     import io
     random = np.random.default_rng(5)
-    (folder / "data").mkdir()
+    data.mkdir()
     for split, samples in (("train", 32), ("val", 11)):
         files = []
         for _ in range(samples):
-            data = io.BytesIO()
-            Image.fromarray(random.integers(0, 256, (40, 50, 3), "u1")).save(data, "JPEG")
-            files.append(data.getvalue())
-        with h5py.File(folder / "data" / f"{split}-00000-of-00001.h5", "w") as file:
+            image = io.BytesIO()
+            Image.fromarray(random.integers(0, 256, (40, 50, 3), "u1")).save(image, "JPEG")
+            files.append(image.getvalue())
+        with h5py.File(data / f"{split}-00000-of-00001.h5", "w") as file:
             file["encoded"] = np.frombuffer(b"".join(files), "u1")
             file["offsets"] = np.cumsum([0] + [len(data) for data in files]).astype("u8")
             file["labels"] = random.integers(0, 4, samples)
             file.attrs["classes"] = 4
-    options = ["--image-size", 16, "--eval-size", 24, "--eval-crop-ratio", 0.6]
-    run(train_args(folder / "data", folder / "run", "--epochs", 1, *options), ranks=2)
-    (event,) = events(folder / "run", "eval")
-    evaluate = ["eval", "--checkpoint", latest(folder / "run"), "--data", folder / "data"]
-    assert abs(event["loss"] - loss_of(evaluate)) < 1e-6
-    assert loss_of([*evaluate, "--eval-crop-ratio", 0.6]) == loss_of(evaluate) != loss_of([*evaluate, "--eval-crop-ratio", 0.875])
+    return data
+
+
+def evaluations_of_jpeg_images_are_those_of_the_run(folder):
+    """By the ratio and by the short side that it gives, with both filters, and on ranks."""
+    data = write_jpeg_shards(folder / "data")
+    sizes = ["--image-size", 16, "--eval-size", 24]
+    for case, options in enumerate((["--eval-crop-ratio", 0.5], ["--eval-resize", 31, "--eval-interpolation", "bicubic"])):
+        directory = folder / f"run-{case}"
+        output = run(train_args(data, directory, "--epochs", 1, *sizes, *options), ranks=2)
+        said = "evaluation resizes the short side to " + ("48 (bilinear), crops 24x24", "31 (bicubic), crops 24x24")[case]
+        assert f"input: JPEG files; training resizes the short side to the crop's, pads by 2 and crops 16x16 at random; {said}" in output, output
+        (event,) = events(directory, "eval")
+        evaluate = ["eval", "--checkpoint", latest(directory), "--data", data]
+        assert f"input: JPEG files; {said}\n" in run(evaluate)
+        losses = [loss_of([*evaluate, *more]) for more in (
+            [], options, ["--eval-resize", (48, 31)[case]], ["--eval-resize", (48, 31)[case], "--eval-interpolation", "bilinear"],
+            ["--eval-crop-ratio", 0.875], ["--eval-interpolation", "bicubic"])]
+        assert abs(event["loss"] - losses[0]) < 1e-6 and losses[0] == losses[1] == losses[2], losses
+        assert (losses[3] == losses[0]) == (case == 0) and (losses[5] == losses[0]) == (case == 1) and losses[4] != losses[0], losses
+    output = run([*evaluate, "--image-size", 32], expect=USAGE)
+    assert "--eval-resize 31 is smaller than images of 32x32" in output, output
+    output = run([*evaluate, "--eval-resize", 40, "--eval-crop-ratio", 0.5], expect=USAGE)
+    assert "--eval-crop-ratio 0.5 and --eval-resize 40" in output, output
+
+
+def how_a_run_resized_is_not_dropped_in_silence(folder):
+    """Evaluations on pixels of a network that was trained on JPEG images."""
+    data = write_jpeg_shards(folder / "data")
+    pixels = write_shards(folder / "pixels", samples=11, shards=1, shape=(24, 24, 3), classes=4, split="val")
+    for case, (options, named) in enumerate((([], "--eval-crop-ratio 0.875"), (["--eval-resize", 29], "--eval-resize 29"))):
+        directory = folder / f"run-{case}"
+        run(train_args(data, directory, "--max-steps", 1, "--image-size", 24, *options))
+        evaluate = ["eval", "--checkpoint", latest(directory), "--data", pixels]
+        output = run(evaluate)
+        assert f"warning: {named} of the run" in output and "pixels of 24x24" in output and "results may differ" in output, output
+        output = run([*evaluate, "--eval-resize", 29], expect=USAGE)
+        assert "--eval-resize 29 does not apply" in output and "24x24" in output, output
+    run(train_args(write_shards(folder / "square", shape=(24, 24, 3), classes=4), folder / "own", "--max-steps", 1))
+    output = run(["eval", "--checkpoint", latest(folder / "own"), "--data", pixels])
+    assert "does not apply" not in output and "input: pixels of 24x24; evaluation takes them whole" in output, output
+
+
+def random_areas_of_small_pixels_are_warned_of(folder):
+    data = write_shards(folder / "data", shape=(24, 24, 3))
+    args = [word if word != "crop-flip" else "resized-crop" for word in train_args(data, folder / "run", "--max-steps", 1)]
+    assert "makes training images of 24x24 from pixels of 24x24" in run(args)
+    args[args.index("--run-dir") + 1] = folder / "small"
+    assert "makes training images" not in run([*args, "--image-size", 21])
 
 
 if __name__ == "__main__":
     main([results_agree_with_each_other, results_agree_on_a_gpu, files_do_not_depend_on_the_number_of_ranks, a_table_shows_every_class,
           paths_that_cannot_be_written_end_all_ranks, a_full_disk_leaves_no_file, evaluations_may_use_larger_images_than_training,
           the_size_of_evaluations_may_change_when_a_run_resumes, sizes_that_do_not_fit_are_refused_at_the_start,
-          jpeg_images_are_cropped_by_the_ratio])
+          evaluations_of_jpeg_images_are_those_of_the_run, how_a_run_resized_is_not_dropped_in_silence,
+          random_areas_of_small_pixels_are_warned_of])

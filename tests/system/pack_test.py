@@ -195,6 +195,10 @@ def large_images_are_resized_and_encoded_again(folder):
 
     splits = json.loads(run(["inspect", folder / "one", "--json"]))["splits"]
     assert [split["short_side"] for split in splits] == [44, 44], splits
+    output = run(["train", "--data", folder / "one", "--run-dir", folder / "run", "--model", "mini-resnet", "--width", 8, "--batch-size", 3,
+                  "--max-steps", 1, "--threads", 1, "--augment", "resized-crop", "--image-size", 40])
+    assert "makes training images of 40x40 from JPEG files with a short side of at most 44" in output, output
+    assert "resizes the short side to 46 for images of 40x40" in output and "packed with --short-side 44" in output, output
 
 
 def options_that_do_not_fit_are_refused(folder):

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/pixel_cut.hpp"
+#include "lockstep/core/image_resize.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ struct EncodedImage {
   std::size_t bytes = 0;
   std::int32_t height = 0;  ///< of the encoded image
   std::int32_t width = 0;
-  PixelCut region;  ///< resized to the extent of PixelImages; `flip` is 0
+  ImageResize resize;  ///< to the extent of PixelImages
 };
 
 /// Decodes images of a batch on the host, after all.

@@ -37,8 +37,11 @@ struct LoaderOptions {
   InputFormat format;
   std::vector<float> mean;  ///< (C,)
   std::vector<float> std;
-  Augment augment = Augment::none;              ///< evaluation: none (centre crop if sizes differ)
-  double crop_ratio = default_eval_crop_ratio;  ///< for encoded images without augmentation
+  Augment augment = Augment::none;  ///< evaluation: none (centre crop if sizes differ)
+  /// Of encoded images without augmentation, before the centre is cropped, in pixels; 0: that of
+  /// default_eval_crop_ratio.
+  std::int64_t short_side = 0;
+  ResizeFilter filter = ResizeFilter::bilinear;  ///< of encoded images and resized crops
   std::int64_t crop_padding = 4;
   AutoAugmentOptions auto_augment = {};  ///< evaluation: none
   double random_erasing = 0;             ///< probability; evaluation: 0
@@ -91,6 +94,10 @@ class Loader {
 /// ThreadBinding.
 [[nodiscard]] int loader_threads(std::int64_t asked, const LoaderOptions& options,
                                  std::int64_t share) noexcept;
+
+/// Length to which the short side is resized for a centre crop of `image` with --eval-crop-ratio
+/// `ratio`, rounded.
+[[nodiscard]] std::int64_t short_side_of(const ImageShape& image, double ratio) noexcept;
 
 /// Error(usage), with both values, if the options do not match the data set or each other.
 void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/image_resize.hpp"
 #include "lockstep/data/decode.hpp"
 
 #include <cstddef>
@@ -19,26 +20,41 @@ namespace lockstep {
 [[nodiscard]] ImageShape covering_shape(const ImageShape& image, std::int64_t height,
                                         std::int64_t width) noexcept;
 
+/// All of `region`, resized to `target`.
+[[nodiscard]] ImageResize resize_of(const Region& region, const ImageShape& target,
+                                    ResampleFilter filter) noexcept;
+
+/// torchvision's Resize of the short side to `short_side`, at least both sides of `target`, and
+/// CenterCrop to `target`.
+[[nodiscard]] ImageResize centre_of_resized(const ImageShape& image, std::int64_t short_side,
+                                            const ImageShape& target,
+                                            ResampleFilter filter) noexcept;
+
+/// The pixels of the image that have an influence on `target`.
+[[nodiscard]] Region source_region(const ImageResize& resize, const ImageShape& target) noexcept;
+
 /// Source pixels and weights of all result pixels along one axis, as ResampleTaps. All have `count`
 /// source pixels, some of them with weight 0, so that loops have one length.
 struct PixelTaps {
   std::int64_t count = 0;
-  std::vector<std::int64_t> first;  ///< (size,)
+  std::vector<std::int64_t> first;  ///< (size,), from the first pixel that any of them needs
   std::vector<float> weights;       ///< (size, count)
 
-  void set(std::int64_t source, std::int64_t size);
+  /// For `size` pixels of the axis.
+  void set(const AxisResize& axis, std::int64_t size, ResampleFilter filter);
   [[nodiscard]] const float* weights_of(std::size_t at) const noexcept {
     return weights.data() + at * static_cast<std::size_t>(count);
   }
 };
 
-/// Bilinear resampling in two passes, with the filter widened when the image shrinks
-/// (antialiasing), as in Pillow. Reuses its scratch memory and allocates only when images get
+/// Resampling in two passes, with the filter widened when the image shrinks (antialiasing), as in
+/// Pillow. Reuses its scratch memory and allocates only when images get
 /// larger.
 class Resampler final {
  public:
-  /// Resizes `region` of the uint8 (H, W, C) `pixels` of `shape` to `target`, into `result`.
-  void resize(std::span<const std::byte> pixels, const ImageShape& shape, const Region& region,
+  /// Resizes uint8 (H, W, C) `pixels` of `shape` to `target`, into `result`. source_region() must
+  /// lie inside `shape`, not all of what `how` resizes.
+  void resize(std::span<const std::byte> pixels, const ImageShape& shape, const ImageResize& how,
               ImageShape target, Image& result);
 
  private:

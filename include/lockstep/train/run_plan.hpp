@@ -18,14 +18,17 @@ inline constexpr std::int64_t default_image_size = 224;
 
 /// A configuration whose unset options are resolved from the data set and the number of ranks.
 struct RunPlan {
-  Config config;  ///< resolved: run_dir, classes, channels, mean, std, val_data
+  /// Resolved: run_dir, classes, channels, mean, std, val_data, and eval_crop_ratio for JPEG
+  /// images.
+  Config config;
   ModelOptions model;
   ImageShape evaluation_image;  ///< input of the network in evaluations
   std::int64_t global_batch = 0;
 };
 
 /// Pure. Error(usage), with the values, if options do not match the data: fewer classes than the
-/// data set, different channels or image size. The global batch is a new run's; a resumed run may
+/// data set, different channels or image size, images larger than
+/// --eval-resize. The global batch is a new run's; a resumed run may
 /// keep another one, so check_global_batch() is separate.
 [[nodiscard]] RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size);
 
@@ -52,6 +55,9 @@ void check_resumable(const RunPlan& plan, const Config& before, const TrainingSt
 /// checkpoint and the chosen convolutions. Returns a line to print for each.
 [[nodiscard]] std::vector<std::string> apply_changes(const Config& before, const Config& now,
                                                      TrainingState& state);
+
+/// Length to which evaluations resize the short side of JPEG images, in pixels.
+[[nodiscard]] std::int64_t evaluation_short_side(const RunPlan& plan) noexcept;
 
 [[nodiscard]] AutoAugmentOptions auto_augment_options(const Config& config) noexcept;
 /// Loader options for training, except cores and threads; the Evaluator changes augmentation and

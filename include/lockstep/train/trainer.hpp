@@ -55,6 +55,8 @@ struct EvaluationJob {
   ModelFunction model;  ///< empty: make_model of the checkpoint's model
   /// Receives warnings for the user, on every rank; may be empty.
   std::function<void(const std::string&)> warn = {};
+  /// As `warn`, with how images become the network's input.
+  std::function<void(const std::string&)> say = {};
 };
 
 /// Options of `lockstep eval`; `model` and related options are needed if the file holds only
@@ -68,8 +70,10 @@ struct EvaluationRequest {
   std::int64_t width = 0;  ///< with `model`, as the two below
   Stem stem = Stem::standard;
   Shortcut shortcut = Shortcut::convolution;
-  std::int64_t image_size = 0;         ///< 0: the run's in evaluations, else the data set's
-  double eval_crop_ratio = 0;          ///< Config::eval_crop_ratio; 0: the run's
+  std::int64_t image_size = 0;   ///< 0: the run's in evaluations, else the data set's
+  double eval_crop_ratio = 0;    ///< Config::eval_crop_ratio; 0: the run's
+  std::int64_t eval_resize = 0;  ///< Config::eval_resize; 0: the run's
+  std::optional<ResizeFilter> eval_interpolation = {};  ///< nullopt: the run's
   std::vector<double> mean = {};       ///< empty: the checkpoint's, else the data set's
   std::vector<double> std = {};        ///< as `mean`
   std::optional<Precision> precision;  ///< nullopt: the run's

@@ -1,6 +1,7 @@
 #include "batch_decoder.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/resample_taps.hpp"
 
 #include <fmt/format.h>
 
@@ -54,9 +55,9 @@ struct BatchDecoder::Piece {
   std::vector<std::size_t> sizes;
   std::vector<JpegPlanes> planes;
   DeviceArray<DecodedImage> host_images;
-  DeviceArray<PixelCut> host_regions;
+  DeviceArray<ImageResize> host_resizes;
   DeviceArray<DecodedImage> images;
-  DeviceArray<PixelCut> regions;
+  DeviceArray<ImageResize> resizes;
 
   Piece(Device& on, const Handle& of) : device(on), handle(of), done(on.make_event()) {
     check(handle.library.state_create(handle.handle, &state), "nvjpegJpegStateCreate");
@@ -70,9 +71,9 @@ struct BatchDecoder::Piece {
     count = std::bit_ceil(count);  // so that few steps allocate
     using Place = MemoryPlace;
     host_images = DeviceArray<DecodedImage>(device, count, Place::host);
-    host_regions = DeviceArray<PixelCut>(device, count, Place::host);
+    host_resizes = DeviceArray<ImageResize>(device, count, Place::host);
     images = DeviceArray<DecodedImage>(device, count);
-    regions = DeviceArray<PixelCut>(device, count);
+    resizes = DeviceArray<ImageResize>(device, count);
   }
 };
 
@@ -188,15 +189,16 @@ void BatchDecoder::queue(const PixelImages& images, std::span<const DecodeTarget
                      .channels = channels,
                      .padded = channels};
   std::size_t bytes = 0;
-  std::int64_t height = 1;
-  std::int64_t width = 1;
+  std::int64_t most_taps = 0;
   for (const DecodeTarget& target : targets) {
     const EncodedImage& image = images.encoded.images[target.image];
     bytes += decoded_bytes(image);
-    height = std::max<std::int64_t>(height, image.region.height);
-    width = std::max<std::int64_t>(width, image.region.width);
+    for (const AxisResize& axis : {image.resize.rows, image.resize.columns}) {
+      most_taps =
+          std::max(most_taps, ResampleTaps::most(axis.source, axis.size, image.resize.filter));
+    }
   }
-  grow(bytes, resize_images_workspace(extent, height, width));
+  grow(bytes, resize_images_workspace(extent, most_taps));
   piece.grow(targets.size());
   const JpegStatus status = decode_files(piece, images, targets);
   if (status != JpegStatus::success) {
@@ -214,13 +216,12 @@ void BatchDecoder::queue(const PixelImages& images, std::span<const DecodeTarget
   }
   device_.transfer_to_device(piece.images.data(), piece.host_images.data(),
                              targets.size() * sizeof(DecodedImage));
-  device_.transfer_to_device(piece.regions.data(), piece.host_regions.data(),
-                             targets.size() * sizeof(PixelCut));
+  device_.transfer_to_device(piece.resizes.data(), piece.host_resizes.data(),
+                             targets.size() * sizeof(ImageResize));
   resize_images(device_.transfer_stream(), extent,
                 {.images = piece.images.data(),
-                 .regions = piece.regions.data(),
-                 .height = height,
-                 .width = width,
+                 .resizes = piece.resizes.data(),
+                 .most_taps = most_taps,
                  .workspace = workspace_.data()});
   device_.mark(*piece.done, Device::Queue::transfers);
 }
@@ -252,7 +253,7 @@ JpegStatus BatchDecoder::decode_files(Piece& piece, const PixelImages& images,
         {.channels = {at}, .pitch = {static_cast<std::size_t>(image.width * channels)}});
     piece.host_images.data()[i] = {
         .pixels = at, .resized = targets[i].pixels, .width = image.width};
-    piece.host_regions.data()[i] = image.region;
+    piece.host_resizes.data()[i] = image.resize;
     at += decoded_bytes(image);
   }
   const int count = static_cast<int>(targets.size());

@@ -72,7 +72,7 @@ struct CutImages {
     const std::int64_t x = cut.flip != 0 ? extent.width - 1 - at.x : at.x;
     const std::uint8_t* const from =
         stored.data + image * stored.height * stored.width * extent.channels + at.first;
-    if (is_copied(cut, extent)) {
+    if (cut.height == extent.height && cut.width == extent.width) {
       copy(from, cut.top + at.y, cut.left + x, at.channels, values);
     } else {
       resample(from, cut, table.taps(image, at.y), table.taps(image, extent.height + x),
@@ -95,10 +95,11 @@ struct CutImages {
     }
   }
 
-  /// In the order of the CPU's two passes.
+  /// In the order of the CPU's two passes, which store the sums of rows.
   LOCKSTEP_HOST_DEVICE void resample(const std::uint8_t* from, const PixelCut& cut,
                                      const TapTable::Taps& rows, const TapTable::Taps& columns,
                                      int channels, Floats<item_size>& values) const {
+    const bool clamps = cut.filter == ResampleFilter::bicubic;
     for (int c = 0; c < item_size; ++c) values[c] = 0.5F;  // so that the truncation below rounds
     for (std::int32_t i = 0; i < rows.range.count; ++i) {
       const std::uint8_t* const line = from + ((cut.top + rows.range.first + i) * stored.width +
@@ -113,24 +114,33 @@ struct CutImages {
         }
       }
       const float weight = rows.weight(i);
-      for (int c = 0; c < item_size; ++c) values[c] += weight * sums[c];
+      for (int c = 0; c < item_size; ++c) {
+        values[c] += weight * (clamps ? clamp_sum(sums[c]) : sums[c]);
+      }
     }
     for (int c = 0; c < item_size; ++c) values[c] = static_cast<float>(to_pixel(values[c]));
   }
 };
 
+/// For cuts of any filter from stored images of height x width.
+TapTable table_of(const ImageExtent& extent, std::int64_t height, std::int64_t width) {
+  constexpr ResampleFilter widest = ResampleFilter::bicubic;
+  return {extent, std::max(ResampleTaps::most(height, extent.height, widest),
+                           ResampleTaps::most(width, extent.width, widest))};
+}
+
 }  // namespace
 
 std::size_t cut_images_workspace(const ImageExtent& extent, std::int64_t height,
                                  std::int64_t width) {
-  return TapTable(extent, height, width).bytes(extent.batch);
+  return table_of(extent, height, width).bytes(extent.batch);
 }
 
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out) {
-  TapTable table(extent, stored.height, stored.width);
+  TapTable table = table_of(extent, stored.height, stored.width);
   table.place(stored.workspace, extent.batch);
-  launch(stream, stored.count * table.positions, SetTaps{extent, stored.cuts, table});
+  launch(stream, stored.count * table.positions, SetTaps<PixelCut>{extent, stored.cuts, table});
   with_type(type, [&]<typename T>(T*) {
     const std::int64_t items_per_pixel = extent.padded / packed_size<T>;
     with_flags(

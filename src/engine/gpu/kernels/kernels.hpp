@@ -83,7 +83,7 @@ struct StoredImages {
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out);
 
-/// An image of any size on the device, uint8 (H, W, 3), and where its resized region goes. Aligned
+/// An image of any size on the device, uint8 (H, W, 3), and where its resized part goes. Aligned
 /// so that a device loads 16 bytes at once.
 struct alignas(16) DecodedImage {
   const std::uint8_t* pixels;
@@ -92,16 +92,14 @@ struct alignas(16) DecodedImage {
 };
 struct DecodedImages {
   const DecodedImage* images;  ///< (batch,)
-  const PixelCut* regions;     ///< (batch,), inside the images; `flip` is ignored
-  std::int64_t height;         ///< of the highest region
-  std::int64_t width;          ///< of the widest region
+  const ImageResize* resizes;  ///< (batch,), of regions inside the images
+  std::int64_t most_taps;      ///< most ResampleTaps::most() of any axis
   void* workspace;             ///< of resize_images_workspace() bytes
 };
-/// For images of `extent` from regions of at most height x width.
-[[nodiscard]] std::size_t resize_images_workspace(const ImageExtent& extent, std::int64_t height,
-                                                  std::int64_t width);
-/// Resizes the region of each image to height x width of `extent`, which has 3 channels;
-/// bit-identical to the CPU's result.
+[[nodiscard]] std::size_t resize_images_workspace(const ImageExtent& extent,
+                                                  std::int64_t most_taps);
+/// Resizes and crops each image to height x width of `extent`, which has 3 channels; bit-identical
+/// to the CPU's result.
 void resize_images(Stream stream, const ImageExtent& extent, const DecodedImages& decoded);
 
 /// Gathers the columns of T (N, H, W, padded) images for a convolution.

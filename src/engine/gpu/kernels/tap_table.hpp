@@ -22,11 +22,9 @@ struct TapTable {
   std::int64_t positions = 0;
   std::int64_t most = 0;  ///< taps of a position
 
-  /// For output images of `extent` from at most `height` x `width` pixels.
-  TapTable(const ImageExtent& extent, std::int64_t height, std::int64_t width)
-      : positions(extent.height + extent.width),
-        most(std::max(ResampleTaps::most(height, extent.height),
-                      ResampleTaps::most(width, extent.width))) {}
+  /// For output images of `extent`.
+  TapTable(const ImageExtent& extent, std::int64_t most_taps)
+      : positions(extent.height + extent.width), most(most_taps) {}
   [[nodiscard]] std::size_t bytes(std::int64_t images) const {
     return static_cast<std::size_t>(images * positions) *
            (sizeof(Range) + static_cast<std::size_t>(most) * sizeof(float));
@@ -49,26 +47,42 @@ struct TapTable {
   }
 };
 
-/// Whether the cut has the size of the output, so that its pixels are copied.
-LOCKSTEP_HOST_DEVICE inline bool is_copied(const PixelCut& cut, const ImageExtent& extent) {
-  return cut.height == extent.height && cut.width == extent.width;
+LOCKSTEP_HOST_DEVICE inline ImageResize resize_of(const PixelCut& cut, const ImageExtent& extent) {
+  return {.rows = {.first = cut.top,
+                   .source = cut.height,
+                   .size = static_cast<std::int32_t>(extent.height)},
+          .columns = {.first = cut.left,
+                      .source = cut.width,
+                      .size = static_cast<std::int32_t>(extent.width)},
+          .filter = cut.filter};
+}
+LOCKSTEP_HOST_DEVICE inline ImageResize resize_of(const ImageResize& resize, const ImageExtent&) {
+  return resize;
 }
 
-/// One item per image and position.
+/// Whether the size stays, so that pixels are copied.
+LOCKSTEP_HOST_DEVICE inline bool is_copied(const ImageResize& resize) {
+  return resize.rows.source == resize.rows.size && resize.columns.source == resize.columns.size;
+}
+
+/// One item per image and position. Resize: ImageResize or PixelCut.
+template <typename Resize>
 struct SetTaps {
   /// At least: the weights are as many as the cut needs.
   enum : std::size_t { item_bytes = sizeof(TapTable::Range) };
   ImageExtent extent;
-  const PixelCut* cuts;
+  const Resize* resizes;
   TapTable table;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const Division place = divide(item, table.positions);
-    const PixelCut cut = cuts[place.quotient];
-    if (is_copied(cut, extent)) return;
+    const ImageResize resize = resize_of(resizes[place.quotient], extent);
+    if (is_copied(resize)) return;
     const bool is_row = place.rest < extent.height;
-    const ResampleTaps taps(is_row ? cut.height : cut.width, is_row ? extent.height : extent.width,
-                            is_row ? place.rest : place.rest - extent.height);
+    const AxisResize axis = is_row ? resize.rows : resize.columns;
+    const ResampleTaps taps(axis.source, axis.size,
+                            axis.at + (is_row ? place.rest : place.rest - extent.height),
+                            resize.filter);
     table.ranges[item] = {static_cast<std::int32_t>(taps.first),
                           static_cast<std::int32_t>(taps.count)};
     float* const weights =

@@ -67,14 +67,15 @@ Image decoded_on_host(const File& file) {
   return image;
 }
 
-EncodedImage whole(const File& file) {
+/// All of it, resized to height x width.
+EncodedImage whole(const File& file, std::int64_t height, std::int64_t width) {
   const ImageShape shape = decoded_on_host(file).shape;
   return {.file = std::as_bytes(std::span(file)).data(),
           .bytes = file.size(),
           .height = static_cast<std::int32_t>(shape.height),
           .width = static_cast<std::int32_t>(shape.width),
-          .region = {.height = static_cast<std::int32_t>(shape.height),
-                     .width = static_cast<std::int32_t>(shape.width)}};
+          .resize = resize_of({.height = shape.height, .width = shape.width},
+                              {.height = height, .width = width}, ResampleFilter::bilinear)};
 }
 
 /// Decodes images on the GPU, each to (height, width, 3).
@@ -154,7 +155,7 @@ BOOST_AUTO_TEST_CASE(nvjpeg_gives_nearly_the_pixels_of_libjpeg) {
       if (!accepted) continue;
       const Image expected = decoded_on_host(file);
 
-      const auto found = on_device.decode({whole(file)}, height, width);
+      const auto found = on_device.decode({whole(file, height, width)}, height, width);
 
       double sum = 0;
       int largest = 0;
@@ -182,12 +183,18 @@ BOOST_AUTO_TEST_CASE(images_of_all_sizes_are_resized_as_on_the_cpu) {
           photograph(i, {.height = 64 + 17 * i, .width = 500 - 18 * i, .channels = 3}, {}));
     }
     for (const File& file : files) {
-      images.push_back(whole(file));
-      PixelCut& region = images.back().region;
-      region.top = region.height / 5;
-      region.left = region.width / 3;
-      region.height -= region.top + 1;
-      region.width -= region.left;
+      EncodedImage image = whole(file, size, size);
+      const ImageShape shape{.channels = 3, .height = image.height, .width = image.width};
+      const ImageShape target{.channels = 3, .height = size, .width = size};
+      const ResampleFilter filter =
+          images.size() % 2 == 0 ? ResampleFilter::bilinear : ResampleFilter::bicubic;
+      const Region region{.top = shape.height / 5,
+                          .left = shape.width / 3,
+                          .height = shape.height - shape.height / 5 - 1,
+                          .width = shape.width - shape.width / 3};
+      image.resize = images.size() % 3 == 0 ? centre_of_resized(shape, 73, target, filter)
+                                            : resize_of(region, target, filter);
+      images.push_back(image);
     }
 
     const auto found = on_device.decode(images, size, size);
@@ -195,15 +202,11 @@ BOOST_AUTO_TEST_CASE(images_of_all_sizes_are_resized_as_on_the_cpu) {
     Resampler resampler;
     Image expected;
     for (std::size_t i = 0; i < images.size(); ++i) {
-      EncodedImage image = images[i];
-      image.region = {.height = image.height, .width = image.width};
-      const auto pixels = on_device.decode({image}, image.height, image.width);
-      const PixelCut& region = images[i].region;
-      resampler.resize(
-          std::as_bytes(std::span(pixels)),
-          {.channels = 3, .height = image.height, .width = image.width},
-          {.top = region.top, .left = region.left, .height = region.height, .width = region.width},
-          {.channels = 3, .height = size, .width = size}, expected);
+      const auto [height, width] = std::pair(images[i].height, images[i].width);
+      const auto pixels = on_device.decode({whole(files[i], height, width)}, height, width);
+      resampler.resize(std::as_bytes(std::span(pixels)),
+                       {.channels = 3, .height = height, .width = width}, images[i].resize,
+                       {.channels = 3, .height = size, .width = size}, expected);
       const auto own =
           std::as_bytes(std::span(found)).subspan(i * size * size * 3, size * size * 3);
       BOOST_TEST(std::ranges::equal(own, expected.pixels));
@@ -219,7 +222,7 @@ BOOST_AUTO_TEST_CASE(batches_decode_to_the_same_pixels_again) {
       files.push_back(photograph(i, {.height = 300 + i, .width = 400, .channels = 3}, {}));
     }
     std::vector<EncodedImage> images;
-    for (const File& file : files) images.push_back(whole(file));
+    for (const File& file : files) images.push_back(whole(file, 224, 224));
 
     const auto first = on_device.decode(images, 224, 224);
     const auto second = on_device.decode(images, 224, 224);
@@ -256,14 +259,14 @@ BOOST_AUTO_TEST_CASE(what_nvjpeg_refuses_is_printed) {
       const std::string kind = name;
       // Decoded if the loader would leave it to the GPU.
       if (result == "accepted" && (kind == "plain" || kind == "small" || kind == "damaged")) {
-        const bool refused = on_device.queue({whole(file)}, 64, 64) > 0;
+        const bool refused = on_device.queue({whole(file, 64, 64)}, 64, 64) > 0;
         on_device.wait();
         result += refused ? ", refused in a batch" : ", decoded";
       }
       std::printf("%s: %s: %s\n", on_device.description().c_str(), name, result.c_str());
     }
     // A damaged file does not harm later batches.
-    BOOST_TEST(on_device.queue({whole(plain)}, 64, 64) == 0U);
+    BOOST_TEST(on_device.queue({whole(plain, 64, 64)}, 64, 64) == 0U);
     on_device.wait();
   });
 }
@@ -276,7 +279,9 @@ BOOST_AUTO_TEST_CASE(rates_are_printed) {
       files.push_back(photograph(i, {.height = 375, .width = 500, .channels = 3}, {.quality = 90}));
     }
     std::vector<EncodedImage> images;
-    for (std::size_t i = 0; i < 256; ++i) images.push_back(whole(files[i % files.size()]));
+    for (std::size_t i = 0; i < 256; ++i) {
+      images.push_back(whole(files[i % files.size()], 224, 224));
+    }
     for (int round = 0; round < 3; ++round) {
       constexpr int batches = 8;
       const auto begin = std::chrono::steady_clock::now();

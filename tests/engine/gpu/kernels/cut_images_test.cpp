@@ -51,9 +51,10 @@ std::vector<float> values_on_cpu(const Images& images, const ImageShape& network
     ImageShape shape = images.stored;
     Window window{.top = cut.top, .left = cut.left, .flip = cut.flip != 0};
     if (cut.height != network.height || cut.width != network.width) {
-      resampler.resize(pixels, shape,
-                       {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
-                       {.height = network.height, .width = network.width}, resized);
+      const Region region{
+          .top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width};
+      resampler.resize(pixels, shape, lockstep::resize_of(region, network, cut.filter), network,
+                       resized);
       pixels = resized.pixels;
       shape = resized.shape;
       window.top = window.left = 0;
@@ -182,14 +183,18 @@ BOOST_AUTO_TEST_CASE(resampled_cuts_match_the_cpu_exactly) {
     PhiloxStream random(3, RandomPurpose::augmentation, 0, 0);
     for (int n = 0; n < 40; ++n) {
       const Region region = draw_resized_crop(random, stored);
-      images.cuts.push_back({.top = static_cast<std::int32_t>(region.top),
-                             .left = static_cast<std::int32_t>(region.left),
-                             .height = static_cast<std::int32_t>(region.height),
-                             .width = static_cast<std::int32_t>(region.width),
-                             .flip = n % 2});
+      images.cuts.push_back(
+          {.top = static_cast<std::int32_t>(region.top),
+           .left = static_cast<std::int32_t>(region.left),
+           .height = static_cast<std::int32_t>(region.height),
+           .width = static_cast<std::int32_t>(region.width),
+           .flip = n % 2,
+           .filter = n % 3 == 0 ? ResampleFilter::bicubic : ResampleFilter::bilinear});
     }
     images.cuts[0] = {.top = 60, .left = 82, .height = 1, .width = 1, .flip = 1};
     images.cuts[1] = {.top = 0, .left = 0, .height = 61, .width = 83, .flip = 0};
+    images.cuts[2] = images.cuts[1];
+    images.cuts[2].filter = ResampleFilter::bicubic;
     check_all_types(images, network);
   }
 }
