@@ -5,14 +5,14 @@ The ratio is LOCKSTEP's images/s divided by OTHER's within one round. The two bu
 """
 
 from compare_ranks import CASES, step
-from harness import arguments, comparison, in_turn, note_of_others, others_in, ratio, shown, spread_of, write
+from harness import DEFINITION, WARMUP, arguments, comparison, in_turn, note_of_others, others_in, ratio, shown, spread_of, write
 
 
 def main():
     parser = arguments(__doc__, 4, CASES, precisions=True)
     parser.add_argument("--before", required=True, help="the other build's program")
     options = parser.parse_args()
-    result = comparison("step of two builds", options, rows=[])
+    result = comparison("step of two builds", options, definition=DEFINITION, warmup=WARMUP, rows=[])
     for case in CASES:
         for precision in options.precision:
             if case[0] not in options.models:

@@ -5,15 +5,16 @@ One rank, all cores, SGD with momentum (PyTorch's fused where it has one), one g
 up to three forms: default, tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed), and tuned with torch.compile. The
 ratio of a row is to the fastest of all. Memory is counted without what a process has before the model exists (the import, the program with MPI). Lockstep also runs in two forms:
 default, and with direct convolutions, the algorithm that PyTorch uses; --also adds builds with other libraries, in the default form. Each round runs
-every program once, and ratios are computed within a round, so that a slow phase of the machine affects both programs. The file records the CPU share
+every program once, with as many steps of warm-up and measured steps; images/s are the measured samples by their total time. Ratios are computed
+within a round, so that a slow phase of the machine affects both programs. The file records the CPU share
 of other processes; the output marks rows where it exceeds 5 %.
 """
 
 import json
 import statistics
 
-from harness import (arguments, bench_step, best, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio, shown, spread_of,
-                     write)
+from harness import (DEFINITION, WARMUP, arguments, bench_step, best, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio,
+                     shown, spread_of, write)
 
 CASES = [
     # model, image size, channels, classes, width, batch, steps
@@ -23,7 +24,7 @@ CASES = [
 ]
 
 PEER = r"""
-import json, resource, statistics, sys, time
+import json, resource, sys, time
 import torch, torchvision
 
 def peak():
@@ -31,7 +32,7 @@ def peak():
 
 imported = peak()
 sys.path.insert(0, sys.argv[1])
-model, size, channels, classes, width, batch, steps, threads, precision, form = json.loads(sys.argv[2])
+model, size, channels, classes, width, batch, steps, warmup, threads, precision, form = json.loads(sys.argv[2])
 if model == "mini-resnet":
     sys.argv = [sys.argv[0]]
     from pytorch_parity import MiniResNet
@@ -50,16 +51,15 @@ except (TypeError, RuntimeError):
 if form == "compiled":
     net = torch.compile(net)
 loss = torch.nn.CrossEntropyLoss()
-seconds = []
-for step in range(steps + 2):
-    begin = time.perf_counter()
+for step in range(warmup + steps):
+    if step == warmup:
+        begin = time.perf_counter()
     sgd.zero_grad(set_to_none=True)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         value = loss(net(images), labels)
     value.backward()
     sgd.step()
-    seconds.append(time.perf_counter() - begin)
-print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
+print(json.dumps({"images_per_second": batch * steps / (time.perf_counter() - begin),
                   "peak_rss_bytes": peak(), "start_rss_bytes": imported,
                   "threads": torch.get_num_threads(), "version": torch.__version__}))
 """
@@ -68,7 +68,7 @@ print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
 def lockstep(program, case, precision, **more):
     model, size, channels, classes, width, batch, steps = case
     return measured(bench_step(program, model=model, image_size=size, channels=channels, classes=classes, width=width, batch_size=batch,
-                               precision=precision, steps=steps, warmup=2, input="batch", **more))
+                               precision=precision, steps=steps, warmup=WARMUP, input="batch", **more))
 
 
 def mebibytes(runs):
@@ -97,13 +97,13 @@ def main():
     options = parser.parse_args()
     forms = {"auto": (options.lockstep, {}), "direct": (options.lockstep, {"conv_algorithm": "direct"}), **{program: (program, {}) for program in options.also}}
     beside_it = peers(options.python or ["/usr/bin/python3"], compiled=True)
-    result = comparison("step beside PyTorch", options, precision=options.precision, rows=[])
+    result = comparison("step beside PyTorch", options, definition=DEFINITION, warmup=WARMUP, precision=options.precision, rows=[])
     for case in CASES:
         if case[0] not in options.models:
             continue
         runs = in_turn(options.rounds, {
             **{form: lambda program=program, more=more: lockstep(program, case, options.precision, **more) for form, (program, more) in forms.items()},
-            **{peer: lambda peer=peer: peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision, peer.form])) for peer in beside_it}})
+            **{peer: lambda peer=peer: peer.run(PEER, parity_folder(), json.dumps([*case, WARMUP, peer.threads, options.precision, peer.form])) for peer in beside_it}})
         others = others_in(runs.values())
         ours, theirs = {form: runs[form] for form in ("auto", "direct")}, [runs[peer] for peer in beside_it]
         ours.update({runs[program][0]["engine"].split(",")[0]: runs[program] for program in options.also})

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from harness import arguments, bench_step, comparison, shown, spread, write
+from harness import DEFINITION, arguments, bench_step, comparison, shown, spread, write
 
 CASES = ("resnet50:256:bf16,resnet50:256:fp16,mini-resnet:512:bf16,resnet18:256:bf16,resnet50:64:bf16,resnet50:512:bf16,"
          "mini-resnet:64:bf16,resnet50:256:tf32")
@@ -26,7 +26,7 @@ PROGRAMS = ("lockstep", "compiled", "graphs", "eager", "loader")
 SHAPES = {"resnet50": (224, 1000), "resnet18": (224, 1000), "mini-resnet": (32, 10)}
 # Steps for at least a second of each model.
 STEPS = {"resnet50": 30, "resnet18": 60, "mini-resnet": 150}
-WARMUP = 5
+WARMUP = 10
 LONGEST_RUN = 200  # seconds
 # Predicted upper bound: images/s of ResNet-50 on an H200 in 16 bits if only memory traffic (4.3 TB/s) counts, with norm, addition and ReLU
 # fused.
@@ -92,22 +92,19 @@ def peer(model, batch, precision, variant):
         scaler.step(sgd)
         scaler.update()
 
-    for _ in range(WARMUP + 5):
+    for _ in range(WARMUP):
         step()
     # Exclude the memory of algorithm trials from the peak.
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    seconds, steps = [], STEPS[model] // 3
-    for _ in range(3):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(steps):
-            step()
-        torch.cuda.synchronize()
-        seconds.append((time.perf_counter() - begin) / steps)
+    begin = time.perf_counter()
+    for _ in range(STEPS[model]):
+        step()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - begin
     # Memory pools of CUDA graphs count as free during a replay.
     peak = torch.cuda.memory_reserved() if variant == "graphs" else torch.cuda.max_memory_allocated()
-    print(json.dumps({"images_per_second": batch / statistics.median(seconds), "peak_bytes": peak,
+    print(json.dumps({"images_per_second": batch * STEPS[model] / seconds, "peak_bytes": peak,
                       "version": torch.__version__, "device": torch.cuda.get_device_name(),
                       "cudnn": torch.backends.cudnn.version()}))
 
@@ -195,7 +192,7 @@ def main():
     parser.add_argument("--budget", type=float, default=540, help="seconds; no program starts after them, and each program is limited to the rest")
     asked = parser.parse_args()
     cases = asked.cases.split(",")
-    result = comparison("step on a GPU beside PyTorch", asked, rows=[], left_out=[])
+    result = comparison("step on a GPU beside PyTorch", asked, definition=DEFINITION, warmup=WARMUP, rows=[], left_out=[])
     end = time.monotonic() + asked.budget
     runs = {case: [{} for _ in range(asked.rounds)] for case in cases}
 

@@ -5,7 +5,8 @@ The global batch is the same. The ranks reduce their gradients through shared me
 images/s of many ranks divided by images/s of one rank, within a round.
 """
 
-from harness import CORES, arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, ratio, shown, spread_of, write
+from harness import (CORES, DEFINITION, WARMUP, arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, ratio, shown, spread_of,
+                     write)
 
 CASES = [
     # model, image size, channels, classes, global batch, steps
@@ -19,12 +20,12 @@ def step(program, case, precision, ranks, **more):
     model, size, channels, classes, batch, steps = case
     launch = ["mpirun", "--allow-run-as-root", "--bind-to", "core", "-n", ranks] if ranks > 1 else []
     return measured(bench_step(program, launch, model=model, image_size=size, channels=channels, classes=classes, batch_size=batch // ranks,
-                               precision=precision, steps=steps, warmup=2, input="batch", device="cpu", **more))
+                               precision=precision, steps=steps, warmup=WARMUP, input="batch", device="cpu", **more))
 
 
 def main():
     options = arguments(__doc__, 3, CASES, precisions=True).parse_args()
-    result = comparison("ranks beside threads", options, ranks=CORES, rows=[])
+    result = comparison("ranks beside threads", options, definition=DEFINITION, warmup=WARMUP, ranks=CORES, rows=[])
     for case in CASES:
         for precision in options.precision:
             if case[0] not in options.models:

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import tempfile
 
-from harness import CORES, bench_step, comparison, ratio, shown, spread_of, write
+from harness import CORES, DEFINITION, WARMUP, bench_step, comparison, ratio, shown, spread_of, write
 
 CASES = [
     # model, image size, width, samples a rank, steps
@@ -26,12 +26,12 @@ PEERS = {"none": "ddp", "optimizer": "zero", "grad": "fsdp-grad", "full": "fsdp"
 GROUP = 2
 
 PEER = r"""
-import json, os, resource, statistics, sys, time
+import json, os, resource, sys, time
 import torch, torchvision
 import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
-model, size, width, batch, steps, threads, peer, group, store = json.loads(sys.argv[1])
+model, size, width, batch, steps, warmup, threads, peer, group, store = json.loads(sys.argv[1])
 rank, world = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world)
 torch.set_num_threads(threads)
@@ -60,17 +60,16 @@ if peer == "zero":
 else:
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.001)
 loss = torch.nn.CrossEntropyLoss()
-seconds = []
-for step in range(steps + 2):
-    begin = time.perf_counter()
+for step in range(warmup + steps):
+    if step == warmup:
+        begin = time.perf_counter()
     optimizer.zero_grad(set_to_none=False)
     loss(net(images), labels).backward()
     optimizer.step()
-    seconds.append(time.perf_counter() - begin)
-found = torch.tensor([statistics.median(seconds[2:]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0], dtype=torch.float64)
+found = torch.tensor([time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0], dtype=torch.float64)
 dist.all_reduce(found, op=dist.ReduceOp.MAX)
 if rank == 0:
-    print(json.dumps({"images_per_second": world * batch / found[0].item(), "peak_rss_bytes": found[1].item(), "version": torch.__version__}), flush=True)
+    print(json.dumps({"images_per_second": world * batch * steps / found[0].item(), "peak_rss_bytes": found[1].item(), "version": torch.__version__}), flush=True)
 dist.barrier()
 os._exit(0)  # gloo sometimes aborts if processes destroy its groups at different times
 """
@@ -88,13 +87,13 @@ def launch(ranks, threads, words):
 def lockstep(program, case, mode, ranks, threads):
     model, size, width, batch, steps = case
     return launch(ranks, threads, bench_step(program, model=model, image_size=size, channels=3, classes=1000, width=width, batch_size=batch, steps=steps,
-                                             warmup=2, optimizer="adamw", threads=threads, shard=mode,
+                                             warmup=WARMUP, optimizer="adamw", threads=threads, shard=mode,
                                              **({"shard_group": GROUP} if mode == "hybrid" else {})))
 
 
 def pytorch(python, case, peer, ranks, threads):
     with tempfile.TemporaryDirectory() as folder:
-        return launch(ranks, threads, [python, "-c", PEER, json.dumps([*case, threads, peer, GROUP, folder + "/store"])])
+        return launch(ranks, threads, [python, "-c", PEER, json.dumps([*case, WARMUP, threads, peer, GROUP, folder + "/store"])])
 
 
 def modes_of(ranks):
@@ -117,7 +116,7 @@ def main():
     arguments = parser.parse_args()
     program, python = arguments.lockstep, arguments.python
     peers_of = peers_in(python)
-    result = comparison("sharding beside PyTorch", arguments, rows=[])
+    result = comparison("sharding beside PyTorch", arguments, definition=DEFINITION, warmup=WARMUP, rows=[])
     print(f"{'model':<10} {'ranks':>5} {'--shard':<10} {'images/s':>9} {'exposed ms':>10} {'state MiB':>10} {'peak MiB':>9} {'peer':>9}   of peer (min-max)"
           "   memory of peer")
     for case in CASES:

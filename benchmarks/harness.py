@@ -13,6 +13,8 @@ import subprocess
 import time
 
 CORES = len(os.sched_getaffinity(0))
+WARMUP = 2  # steps that no program counts
+DEFINITION = "samples by total time"  # images/s of a step, on both sides: of the measured steps, without the warm-up
 
 
 @dataclasses.dataclass(frozen=True)

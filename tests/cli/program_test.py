@@ -96,6 +96,11 @@ def benchmarking(folder):
         result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--json"], 0, ranks))
         expect({"images_per_second", "step_seconds_median", "peak_rss_bytes", "precision", "threads", "engine"} <= result.keys(),
                "bench step --json")
+        seconds = result["measured_seconds"]
+        # Of two steps, p10 is the shorter and p90 the longer.
+        expect(abs(seconds - result["step_seconds_p10"] - result["step_seconds_p90"]) < 1e-9 * seconds and result["measured_samples"] == 2 * 4 * (ranks or 1)
+               and result["definition"] == "samples by total time" and result["images_per_second"] == result["measured_samples"] / seconds,
+               "bench step counts samples by total time")
         rows = json.loads(check(LOCKSTEP, ["bench", "allreduce", "--steps", 2, "--warmup", 1, "--json"], 0, ranks))["rows"]
         expect(all(row["seconds_median"] > 0 for row in rows), "bench allreduce --json")
         result = json.loads(check(LOCKSTEP, ["bench", "loader", "--data", folder / "one", "--steps", 2, "--json"], 0, ranks))

@@ -70,7 +70,9 @@ def a_step_is_compared_with_the_fastest_form():
         path = pathlib.Path(folder, "result.json")
         printed = subprocess.run([sys.executable, BENCHMARKS / "compare_pytorch.py", LOCKSTEP, path, "--models", "mini-resnet", "--rounds", "1",
                                   "--python", sys.executable], check=True, capture_output=True, text=True).stdout
-        row = json.loads(path.read_text())["rows"][0]
+        result = json.loads(path.read_text())
+    row = result["rows"][0]
+    assert result["definition"] == "samples by total time" and result["warmup"] == 2, result
     forms = {peer["form"]: peer for peer in row["peers"]}
     assert {"default", "tuned"} <= forms.keys() and ("compiled" in forms) == hasattr(torch, "compile"), forms.keys()
     assert row["best"]["images_per_second"]["median"] == max(peer["images_per_second"]["median"] for peer in forms.values())
