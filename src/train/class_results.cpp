@@ -1,7 +1,7 @@
 #include "class_results.hpp"
 
-#include <algorithm>
-#include <cmath>
+#include "lockstep/core/label_rank.hpp"
+
 #include <cstddef>
 
 namespace lockstep {
@@ -10,10 +10,8 @@ void add_to_classes(const EvaluatedSamples& samples, std::span<ClassResult> clas
   for (std::size_t n = 0; n < samples.labels.size(); ++n) {
     const auto label = static_cast<std::size_t>(samples.labels[n]);
     const auto row = samples.logits.subspan(n * classes.size(), classes.size());
-    const bool hit = std::ranges::none_of(
-        row, [&](float logit) { return logit > row[label] || std::isnan(logit); });
     ++classes[label].samples;
-    classes[label].top1 += hit ? 1 : 0;
+    classes[label].top1 += label_rank(row, samples.labels[n]) < 1 ? 1 : 0;
   }
 }
 

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// Adds the samples to the results of their classes, and the hits as BatchMetrics::top1 counts
-/// them: no logit is larger than the label's, and none is NaN.
+/// them, by LabelRank.
 void add_to_classes(const EvaluatedSamples& samples, std::span<ClassResult> classes);
 
 }  // namespace lockstep

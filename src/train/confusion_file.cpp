@@ -10,15 +10,19 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 namespace lockstep {
 
-std::int64_t predicted_class(std::span<const float> logits) {
-  return std::ranges::max_element(logits,
-                                  [](float left, float right) {
-                                    return left < right || (std::isnan(right) && !std::isnan(left));
-                                  }) -
-         logits.begin();
+std::int32_t predicted_class(std::span<const float> logits, std::int32_t label) {
+  const bool is_nan = std::ranges::any_of(logits, [](float logit) { return std::isnan(logit); });
+  std::optional<std::size_t> best;
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    if (is_nan && static_cast<std::int32_t>(k) == label) continue;
+    const bool is_first_nan = std::isnan(logits[k]) && best && !std::isnan(logits[*best]);
+    if (!best || is_first_nan || logits[k] > logits[*best]) best = k;
+  }
+  return static_cast<std::int32_t>(best.value_or(0));
 }
 
 ConfusionFile::ConfusionFile(std::string path, std::vector<std::string> classes)
@@ -35,7 +39,7 @@ ConfusionFile::ConfusionFile(std::string path, std::vector<std::string> classes)
 void ConfusionFile::add(const EvaluatedSamples& samples) {
   for (std::size_t n = 0; n < samples.labels.size(); ++n) {
     const auto row = samples.logits.subspan(n * classes_.size(), classes_.size());
-    samples_.emplace_back(samples.labels[n], static_cast<std::int32_t>(predicted_class(row)));
+    samples_.emplace_back(samples.labels[n], predicted_class(row, samples.labels[n]));
   }
 }
 

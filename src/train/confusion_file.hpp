@@ -12,8 +12,10 @@
 
 namespace lockstep {
 
-/// Index of the largest logit, the first if several are; NaN counts as largest, as in NumPy.
-[[nodiscard]] std::int64_t predicted_class(std::span<const float> logits);
+/// The class that a confusion matrix counts: of the largest logit, the first if several are, as
+/// LabelRank; so it is the label for top-1 hits alone. A row with NaN is no hit: then the class is
+/// that of the first NaN, or else of the largest logit, among the other classes.
+[[nodiscard]] std::int32_t predicted_class(std::span<const float> logits, std::int32_t label);
 
 /// A confusion matrix as CSV (RFC 4180, with \n): a row for each true class and a column for each
 /// predicted class, both titled. Keeps 8 bytes per sample, not the matrix: of 21,841 classes it

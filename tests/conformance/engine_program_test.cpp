@@ -1,6 +1,7 @@
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/loss_kind.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -348,6 +349,37 @@ BOOST_AUTO_TEST_CASE(plain_values_are_read_back_exactly_while_the_engine_compute
   });
 }
 
+// The last sample has 0 and -0.
+BOOST_AUTO_TEST_CASE(equal_logits_score_as_chance) {
+  constexpr std::int64_t classes = 10;
+  for (const LossKind loss : {LossKind::cross_entropy, LossKind::bce}) {
+    Graph graph("logits", {.channels = classes, .height = 1, .width = 1}, classes);
+    const ValueId logits = graph.flatten(graph.input());
+    loss == LossKind::bce ? graph.binary_cross_entropy(logits, {})
+                          : graph.softmax_cross_entropy(logits, {});
+    oracle::Problem problem{.batch_size = classes + 1, .images = {}, .labels = {}};
+    for (std::int32_t label = 0; label < classes; ++label) {
+      problem.labels.push_back(label);
+      problem.images.insert(problem.images.end(), classes, -0.5 * label);
+    }
+    problem.labels.push_back(1);
+    problem.images.insert(problem.images.end(), classes, 0.0);
+    problem.images[classes * classes] = -0.0;
+    for_each_engine(graph, [&](Engine& engine) {
+      const EngineBatch batch(engine, problem);
+      for (const bool training : {false, true}) {
+        const auto program =
+            engine.compile({.batch_size = problem.batch_size, .training = training});
+
+        const BatchMetrics metrics = run_forward(*program, batch.batch());
+
+        BOOST_TEST(metrics.top1 == 1);
+        BOOST_TEST(metrics.top5 == 6);
+      }
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(nan_logits_are_misses) {
   Graph graph("logits", {.channels = 6, .height = 1, .width = 1}, 6);
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {});
@@ -360,8 +392,8 @@ BOOST_AUTO_TEST_CASE(nan_logits_are_misses) {
 
     const BatchMetrics metrics = run_forward(*program, batch.batch());
 
-    BOOST_TEST(metrics.top1 == 1);  // of the third sample, whose logits are equal
-    BOOST_TEST(metrics.top5 == 1);
+    BOOST_TEST(metrics.top1 == 0);
+    BOOST_TEST(metrics.top5 == 1);  // of the third sample, whose logits are equal
     BOOST_TEST(std::isnan(metrics.loss));
   });
 }

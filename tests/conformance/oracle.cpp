@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
+#include <span>
 #include <type_traits>
 
 namespace lockstep::oracle {
@@ -373,11 +375,9 @@ class Runner {
     probabilities_ = result_.logits;
     for (std::size_t n = 0; n < at(problem_.batch_size); ++n) {
       double* row = probabilities_.data() + n * classes;
-      const double label_logit = row[heavier_label(n)];
-      const auto larger =
-          std::count_if(row, row + classes, [&](double logit) { return logit > label_logit; });
-      result_.top1 += larger < 1 ? 1 : 0;
-      result_.top5 += larger < 5 ? 1 : 0;
+      const std::size_t rank = rank_of(at(heavier_label(n)), {row, classes});
+      result_.top1 += rank < 1 ? 1 : 0;
+      result_.top5 += rank < 5 ? 1 : 0;
       const double largest = *std::max_element(row, row + classes);
       for (std::size_t k = 0; k < classes; ++k) row[k] -= largest;
       double sum = 0;
@@ -387,6 +387,13 @@ class Runner {
         row[k] = std::exp(row[k]) / sum;
       }
     }
+  }
+  /// The place of class k after a stable sort by logit, the largest first.
+  static std::size_t rank_of(std::size_t k, std::span<const double> logits) {
+    std::vector<std::size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return logits[i]; });
+    return at(std::ranges::find(order, k) - order.begin());
   }
   void backward(const SoftmaxCrossEntropy& op) {
     const std::size_t classes = at(extents(op.input).c);

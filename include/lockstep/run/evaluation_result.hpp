@@ -10,7 +10,7 @@ namespace lockstep {
 struct ClassResult {
   std::string name;  ///< empty: unknown
   std::int64_t samples = 0;
-  std::int64_t top1 = 0;  ///< samples for which no other class has a larger logit
+  std::int64_t top1 = 0;  ///< hits, as LabelRank
 };
 
 /// Means over exactly the samples of a split; top1 and top5 as fractions.

@@ -1,6 +1,7 @@
 #include "loss.hpp"
 
 #include "../binary_cross_entropy.hpp"
+#include "lockstep/core/label_rank.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -27,7 +28,7 @@ Loss::Loss(const GraphLoss& loss, std::int64_t batch_size)
       targets_(size_of(batch_size)),
       log_sums_(size_of(batch_size)),
       losses_(size_of(batch_size)),
-      larger_(size_of(batch_size)) {}
+      ranks_(size_of(batch_size)) {}
 
 void Loss::forward(const float* logits, const BatchLabels& labels, std::int64_t samples) {
   std::copy_n(logits, logits_.size(), logits_.data());
@@ -45,20 +46,11 @@ void Loss::forward_sample(std::int64_t sample) {
   const float* row = logits_.data() + n * classes;
   const SampleTarget& target = targets_[n];
   assert(target.label >= 0 && target.label < loss_.classes);
-  const float label_logit = row[size_of(target.heavier())];
-  float largest = row[0];
-  std::int32_t larger = 0;
-  bool is_nan = false;
-  for (std::size_t k = 0; k < classes; ++k) {
-    largest = std::max(largest, row[k]);
-    larger += row[k] > label_logit ? 1 : 0;
-    is_nan = is_nan || std::isnan(row[k]);
-  }
-  larger_[n] = is_nan ? std::max<std::int32_t>(static_cast<std::int32_t>(classes), 5) : larger;
+  ranks_[n] = label_rank({row, classes}, target.heavier());
   if (loss_.kind == LossKind::bce) {
     binary_loss(n);
   } else {
-    softmax_loss(n, largest);
+    softmax_loss(n, *std::max_element(row, row + classes));
   }
 }
 
@@ -129,7 +121,7 @@ void Loss::binary_gradient(std::size_t n, float scale, std::span<float> out) con
 
 BatchMetrics Loss::metrics() const noexcept {
   const std::size_t samples = size_of(samples_);
-  return sum_metrics(losses_.span().first(samples), larger_.span().first(samples));
+  return sum_metrics(losses_.span().first(samples), ranks_.span().first(samples));
 }
 
 }  // namespace lockstep::cpu

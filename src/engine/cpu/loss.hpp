@@ -40,7 +40,7 @@ class Loss final {
   AlignedBuffer<SampleTarget> targets_;  // (N,)
   AlignedBuffer<double> log_sums_;       // (N,) log of the sum of exponentials, of softmax
   AlignedBuffer<double> losses_;         // (N,)
-  AlignedBuffer<std::int32_t> larger_;   // (N,) logits larger than the label's; K if any is NaN
+  AlignedBuffer<std::int32_t> ranks_;    // (N,) of the labels, as LabelRank
 };
 
 }  // namespace lockstep::cpu

@@ -21,7 +21,7 @@ LossBlock::LossBlock(Device& device, const LossExtent& extent) : extent_(extent)
   logits_ = DeviceArray<float>(device, logits);
   log_sums_ = DeviceArray<float>(device, batch);
   losses_ = DeviceArray<float>(device, batch);
-  larger_ = DeviceArray<std::int32_t>(device, batch);
+  ranks_ = DeviceArray<std::int32_t>(device, batch);
   labels_ = DeviceArray<std::int32_t>(device, batch);
   mixes_ = DeviceArray<ImageMix>(device, batch);
   dropped_ = DeviceArray<std::uint64_t>(device, batch);
@@ -30,7 +30,7 @@ LossBlock::LossBlock(Device& device, const LossExtent& extent) : extent_(extent)
   host_dropped_ =
       DeviceArray<std::uint64_t>(device, batch, DeviceArray<std::uint64_t>::Place::host);
   host_losses_ = DeviceArray<float>(device, batch, Place::host);
-  host_larger_ = DeviceArray<std::int32_t>(device, batch, DeviceArray<std::int32_t>::Place::host);
+  host_ranks_ = DeviceArray<std::int32_t>(device, batch, DeviceArray<std::int32_t>::Place::host);
   host_logits_ = DeviceArray<float>(device, logits, Place::host);
   device.clear(labels_.data(), labels_.bytes());
 }
@@ -39,7 +39,7 @@ LossOutputs LossBlock::outputs() const noexcept {
   return {.logits = logits_.data(),
           .log_sums = log_sums_.data(),
           .losses = losses_.data(),
-          .larger = larger_.data()};
+          .ranks = ranks_.data()};
 }
 
 void LossBlock::load_labels(Device& device, const BatchLabels& labels, std::int64_t samples) {
@@ -69,12 +69,12 @@ void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int6
 
 void LossBlock::fetch(Device& device) {
   device.copy_to_host(host_losses_.data(), losses_.data(), losses_.bytes());
-  device.copy_to_host(host_larger_.data(), larger_.data(), larger_.bytes());
+  device.copy_to_host(host_ranks_.data(), ranks_.data(), ranks_.bytes());
 }
 
 BatchMetrics LossBlock::metrics(std::int64_t samples) const noexcept {
   const auto count = static_cast<std::size_t>(samples);
-  return sum_metrics<float>(host_losses_.span().first(count), host_larger_.span().first(count));
+  return sum_metrics<float>(host_losses_.span().first(count), host_ranks_.span().first(count));
 }
 
 std::span<const float> LossBlock::logits(Device& device) {

@@ -36,7 +36,7 @@ class LossBlock final {
   DeviceArray<float> logits_;
   DeviceArray<float> log_sums_;
   DeviceArray<float> losses_;
-  DeviceArray<std::int32_t> larger_;
+  DeviceArray<std::int32_t> ranks_;
   DeviceArray<std::int32_t> labels_;
   DeviceArray<ImageMix> mixes_;
   DeviceArray<std::uint64_t> dropped_;
@@ -44,7 +44,7 @@ class LossBlock final {
   DeviceArray<ImageMix> host_mixes_;
   DeviceArray<std::uint64_t> host_dropped_;
   DeviceArray<float> host_losses_;
-  DeviceArray<std::int32_t> host_larger_;
+  DeviceArray<std::int32_t> host_ranks_;
   DeviceArray<float> host_logits_;
   bool mixed_ = false;
   bool drops_ = false;

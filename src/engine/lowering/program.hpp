@@ -34,16 +34,15 @@ struct GraphLoss {
 void require_batch(const ProgramOptions& options, std::int64_t size);
 void require_backward(const ProgramOptions& options);
 
-/// Sums over a batch, always in the same order. `larger`: per sample, the number of logits larger
-/// than the label's.
+/// Sums over a batch, always in the same order. `ranks`: of the samples' labels, as LabelRank.
 template <typename T>
 [[nodiscard]] BatchMetrics sum_metrics(std::span<const T> losses,
-                                       std::span<const std::int32_t> larger) {
+                                       std::span<const std::int32_t> ranks) {
   BatchMetrics metrics{.samples = static_cast<std::int64_t>(losses.size())};
   for (std::size_t n = 0; n < losses.size(); ++n) {
     metrics.loss += losses[n];
-    metrics.top1 += larger[n] < 1 ? 1 : 0;
-    metrics.top5 += larger[n] < 5 ? 1 : 0;
+    metrics.top1 += ranks[n] < 1 ? 1 : 0;
+    metrics.top5 += ranks[n] < 5 ? 1 : 0;
   }
   return metrics;
 }

@@ -18,10 +18,10 @@ template <typename T>
 struct SumLosses {
   struct Partial {
     double loss;
-    LargerLogits hits;
+    LabelRank rank;
     LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
       loss += other.loss;
-      hits.merge(other.hits);
+      rank.merge(other.rank);
     }
   };
   LossExtent extent;
@@ -36,7 +36,8 @@ struct SumLosses {
     const bool counts = sample < samples;
     const SampleTarget target =
         counts ? labels.target(sample) : SampleTarget{.label = 0, .partner = 0, .weight = 1};
-    const float label_logit = to_float(row[target.heavier()]);
+    const std::int32_t label = target.heavier();
+    const ClassLogit own{.index = label, .logit = to_float(row[label])};
     const BinaryCrossEntropyTerms terms = terms_of(extent);
     Partial result{0, {0, 0}};
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
@@ -44,13 +45,14 @@ struct SumLosses {
       copy[k] = logit;
       result.loss +=
           BinaryCrossEntropyTerms::loss(static_cast<double>(logit), terms.target(target, k));
-      result.hits.add(logit, label_logit);
+      result.rank.add({.index = k, .logit = logit}, own);
     }
     return result;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
     const bool counts = sample < samples;
-    out.larger[sample] = row.hits.result(extent.classes, counts);
+    out.ranks[sample] =
+        counts ? row.rank.result(extent.classes) : LabelRank::no_hit(extent.classes);
     out.losses[sample] =
         counts ? static_cast<float>(row.loss / static_cast<double>(extent.classes)) : 0.0F;
     out.log_sums[sample] = counts ? 0.0F : infinity();

@@ -262,15 +262,14 @@ struct LossExtent {
   double target_threshold = 0;  ///< of binary cross entropy
 };
 /// As cpu::Loss, for the first `samples` of the batch. Writes fp32 logits (N, classes), and
-/// per sample the log of the sum of exponentials, the loss, and how many logits are larger than the
-/// label's (classes or 5, whichever is more, if any is NaN). The batch's other samples do not
-/// count: their loss is 0, their count is the one for NaN, and their log sum is infinite, which
-/// tells the backward pass that their gradients are 0.
+/// per sample the log of the sum of exponentials, the loss, and the label's rank, as LabelRank. The
+/// batch's other samples do not count: their loss is 0, their rank is no hit, and their log sum is
+/// infinite, which tells the backward pass that their gradients are 0.
 struct LossOutputs {
   float* logits;
   float* log_sums;
   float* losses;
-  std::int32_t* larger;
+  std::int32_t* ranks;
 };
 void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
                                    const void* logits, const BatchLabels& labels,

@@ -13,10 +13,10 @@ template <typename T>
 struct FindLargest {
   struct Partial {
     float largest;
-    LargerLogits hits;
+    LabelRank rank;
     LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
       if (other.largest > largest) largest = other.largest;
-      hits.merge(other.hits);
+      rank.merge(other.rank);
     }
   };
   LossExtent extent;
@@ -28,20 +28,21 @@ struct FindLargest {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
     const T* const row = logits + sample * extent.padded;
     float* const copy = out.logits + sample * extent.classes;
-    const float label_logit =
-        sample < samples ? to_float(row[labels.target(sample).heavier()]) : 0.0F;
+    const std::int32_t label = sample < samples ? labels.target(sample).heavier() : 0;
+    const ClassLogit own{.index = label, .logit = to_float(row[label])};
     Partial result{-infinity(), {0, 0}};
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const float logit = to_float(row[k]);
       copy[k] = logit;
       if (logit > result.largest) result.largest = logit;
-      result.hits.add(logit, label_logit);
+      result.rank.add({.index = k, .logit = logit}, own);
     }
     return result;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
     out.log_sums[sample] = row.largest;
-    out.larger[sample] = row.hits.result(extent.classes, sample < samples);
+    out.ranks[sample] =
+        sample < samples ? row.rank.result(extent.classes) : LabelRank::no_hit(extent.classes);
   }
 };
 

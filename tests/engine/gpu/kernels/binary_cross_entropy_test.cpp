@@ -70,7 +70,7 @@ void check(const Case& each, DataType type, double spread) {
     const auto at = static_cast<std::size_t>(n);
     if (n >= each.samples) {
       BOOST_TEST(out.losses[at] == 0);
-      BOOST_TEST(out.larger[at] == std::max<std::int64_t>(each.classes, 5));
+      BOOST_TEST(out.ranks[at] == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
     const std::int32_t label =
@@ -78,15 +78,13 @@ void check(const Case& each, DataType type, double spread) {
                           ? static_cast<std::size_t>(labels.mixes[at].partner)
                           : at];
     double loss = 0;
-    std::int32_t larger = 0;
     for (std::int64_t k = 0; k < each.classes; ++k) {
       const double logit = logits[n * extent.padded + k];
       const double target = target_of(each, labels.on_host(), n, k);
       loss += target * std::log1p(std::exp(-logit)) + (1 - target) * std::log1p(std::exp(logit));
-      larger += logit > logits[n * extent.padded + label] ? 1 : 0;
     }
     BOOST_TEST(is_close(static_cast<double>(out.losses[at]), loss / classes, DataType::f32, 1e-9));
-    BOOST_TEST(out.larger[at] == larger);
+    BOOST_TEST(out.ranks[at] == rank_of(label, logits, extent, n));
   }
   const auto expected_gradient = [&](std::int64_t i) {
     const std::int64_t n = i / extent.padded;
@@ -133,7 +131,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
 
   for (std::size_t n = 0; n < batch; ++n) {
     BOOST_TEST(std::isnan(out.losses[n]) == (n == 2));
-    BOOST_TEST((out.larger[n] == 300) == (n == 2));
+    BOOST_TEST((out.ranks[n] == 300) == (n == 2));
   }
 }
 

@@ -2,8 +2,12 @@
 
 #include "kernel_values.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <numeric>
+#include <vector>
 
 namespace lockstep::gpu {
 
@@ -13,15 +17,25 @@ struct LossValues {
       : logits(static_cast<std::size_t>(extent.batch * extent.classes), NAN),
         log_sums(static_cast<std::size_t>(extent.batch), NAN),
         losses(log_sums),
-        larger(log_sums.size(), -1) {}
+        ranks(log_sums.size(), -1) {}
   [[nodiscard]] LossOutputs view() {
-    return {logits.data(), log_sums.data(), losses.data(), larger.data()};
+    return {logits.data(), log_sums.data(), losses.data(), ranks.data()};
   }
   Mirrored<float> logits;
   Mirrored<float> log_sums;
   Mirrored<float> losses;
-  Mirrored<std::int32_t> larger;
+  Mirrored<std::int32_t> ranks;
 };
+
+/// The place of a class after a stable sort of a sample's logits, the largest first.
+inline std::int64_t rank_of(std::int32_t label, const Values& logits, const LossExtent& extent,
+                            std::int64_t sample) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(extent.classes));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](std::int32_t k) { return logits[sample * extent.padded + k]; });
+  return std::ranges::find(order, label) - order.begin();
+}
 
 /// Random logits of standard deviation `spread`.
 inline Values random_logits(const LossExtent& extent, DataType type, double spread) {

@@ -14,7 +14,7 @@ constexpr std::int64_t batch = 6;
 struct Expected {
   double log_sum = 0;
   double loss = 0;
-  std::int32_t larger = 0;
+  std::int64_t rank = 0;
 };
 Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_t sample,
                      const SampleTarget& target) {
@@ -27,8 +27,9 @@ Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_
   for (std::int64_t k = 0; k < extent.classes; ++k) {
     sum += std::exp(logit(k) - largest);
     mean += logit(k) / static_cast<double>(extent.classes);
-    result.larger += logit(k) > logit(target.weight < 0.5 ? target.partner : target.label) ? 1 : 0;
   }
+  const std::int32_t label = target.weight < 0.5 ? target.partner : target.label;
+  result.rank = rank_of(label, logits, extent, sample);
   result.log_sum = std::log(sum) + largest;
   const double of_labels =
       target.weight * logit(target.label) + (1 - target.weight) * logit(target.partner);
@@ -93,14 +94,14 @@ void check(const Case& each, DataType type, double spread) {
     const auto at = static_cast<std::size_t>(n);
     if (n >= each.samples) {
       BOOST_TEST(loss.losses[at] == 0);
-      BOOST_TEST(loss.larger[at] == std::max<std::int64_t>(each.classes, 5));
+      BOOST_TEST(loss.ranks[at] == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
     const Expected expected = expected_of(logits, extent, n, on_host.target(n));
     BOOST_TEST(is_close(static_cast<double>(loss.losses[at]), expected.loss, DataType::f32, 1e-9));
     BOOST_TEST(
         is_close(static_cast<double>(loss.log_sums[at]), expected.log_sum, DataType::f32, 1e-9));
-    BOOST_TEST(loss.larger[at] == expected.larger);
+    BOOST_TEST(loss.ranks[at] == expected.rank);
   }
   const auto logit = [&](std::int64_t i) {
     return logits[i / each.classes * extent.padded + i % each.classes];
@@ -159,7 +160,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
     for (std::size_t n = 0; n < batch; ++n) {
       const bool is_nan = n == 2 || n == 4;
       BOOST_TEST(std::isnan(loss.losses[n]) == is_nan);
-      BOOST_TEST((loss.larger[n] == std::max<std::int64_t>(classes, 5)) == is_nan);
+      BOOST_TEST((loss.ranks[n] == std::max<std::int64_t>(classes, 5)) == is_nan);
     }
   }
 }
