@@ -349,6 +349,37 @@ BOOST_AUTO_TEST_CASE(plain_values_are_read_back_exactly_while_the_engine_compute
   });
 }
 
+// All operands fit into 16 bits, the results do not.
+BOOST_AUTO_TEST_CASE(a_linear_layers_logits_are_not_rounded_to_16_bits) {
+  constexpr std::int64_t features = 24;
+  constexpr std::int64_t classes = 5;
+  Graph graph("linear", {.channels = features, .height = 1, .width = 1}, classes);
+  graph.softmax_cross_entropy(
+      graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = classes}), {});
+  oracle::State state = oracle::random_state(graph, 17);
+  oracle::Problem problem = oracle::random_problem(graph, 3, 23);
+  const auto to_64ths = [](double& value) {
+    value = std::round(std::clamp(value, -1.0, 1.0) * 64) / 64;
+  };
+  std::ranges::for_each(state.parameters[0], to_64ths);
+  std::ranges::for_each(problem.images, to_64ths);
+  const oracle::Result exact = oracle::run(graph, state, problem, oracle::Mode::inference);
+  for_each_engine(graph, [&](Engine& engine) {
+    load(engine, state);
+    const EngineBatch batch(engine, problem);
+    for (const bool training : {false, true}) {
+      const auto program = engine.compile({.batch_size = 3, .training = training});
+
+      static_cast<void>(run_forward(*program, batch.batch()));
+
+      const auto logits = program->logits();
+      for (std::size_t i = 0; i < exact.logits.size(); ++i) {
+        BOOST_TEST(std::abs(double{logits[i]} - exact.logits[i]) < 1e-5);
+      }
+    }
+  });
+}
+
 // The last sample has 0 and -0.
 BOOST_AUTO_TEST_CASE(equal_logits_score_as_chance) {
   constexpr std::int64_t classes = 10;

@@ -1,5 +1,8 @@
 #include "lowering.hpp"
 
+#include <fmt/format.h>
+
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -19,7 +22,11 @@ class ConvolutionLowering final : public Lowering {
     bool bias = false;
   };
   ConvolutionLowering(Options options, const LoweringContext& context)
-      : options_(std::move(options)), id_(context.id), parameters_(context.node().parameters) {}
+      : options_(std::move(options)),
+        id_(context.id),
+        parameters_(context.node().parameters),
+        makes_logits_(ends_in_linear(context.graph) &&
+                      id_ + 2 == std::ssize(context.graph.nodes())) {}
 
   void forward(ProgramBuilder& builder) override {
     const Extent in = builder.extent(options_.input);
@@ -37,30 +44,37 @@ class ConvolutionLowering final : public Lowering {
                                     .tf32 = builder.state().tf32};
     if (options_.input == builder.images()) gather_ = column_gather(unpadded);
     const ConvolutionShape shape = stored_shape(unpadded, gather_, options_.name);
-    ConvolutionPasses passes = ConvolutionPasses::forward;
+    const bool is_wide = makes_logits_ && builder.type() != DataType::f32;
+    Device& device = *builder.state().device;
+    forward_ = device.make_convolution(is_wide ? widened(shape) : shape, {.forward = true});
     if (builder.training()) {
-      passes = builder.needs_gradient(options_.input) ? ConvolutionPasses::all
-                                                      : ConvolutionPasses::forward_and_weights;
+      backward_ = device.make_convolution(
+          shape,
+          {.backward_data = builder.needs_gradient(options_.input), .backward_weights = true});
     }
-    convolution_ = builder.state().device->make_convolution(shape, passes);
     input_ = gather_ ? emit_gather(builder) : builder.value(options_.input);
-    const Tensor x = input_;
-    const Address weight = gather_ ? emit_filters(builder) : builder.working(parameters_[0]);
-    const Tensor y = builder.make_like(id_);
-    const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    builder.emit(
-        "convolution " + options_.name, {x, y, workspace, weight.tensor},
-        [x, y, workspace, weight, convolution = convolution_](const LaunchContext& context) {
-          convolution->forward(context.at(x), context.at(weight), context.at(y),
-                               context.at(workspace));
-        });
+    Tensor x = input_;
+    Address weight = gather_ ? emit_filters(builder) : builder.working(parameters_[0]);
+    if (is_wide) {
+      x = emit_widening(builder, "input", {.tensor = x}, in.values()).tensor;
+      weight =
+          emit_widening(builder, "weight", weight, builder.state().arena.size_of(parameters_[0]));
+    }
+    const DataType type = is_wide ? DataType::f32 : builder.type();
+    const Tensor y = builder.make(out.values() * size_of(type));
+    const Tensor workspace = builder.make(forward_->workspace_bytes());
+    builder.emit("convolution " + options_.name, {x, y, workspace, weight.tensor},
+                 [x, y, workspace, weight, convolution = forward_](const LaunchContext& context) {
+                   convolution->forward(context.at(x), context.at(weight), context.at(y),
+                                        context.at(workspace));
+                 });
     if (options_.bias) {
       const Address bias = builder.parameter(parameters_[1]);
-      builder.emit(
-          "bias of " + options_.name, {y, y, bias.tensor},
-          [y, bias, extent = out.matrix(), type = builder.type()](const LaunchContext& context) {
-            add_bias(context.stream(), type, extent, context.as<const float>(bias), context.at(y));
-          });
+      builder.emit("bias of " + options_.name, {y, y, bias.tensor},
+                   [y, bias, extent = out.matrix(), type](const LaunchContext& context) {
+                     add_bias(context.stream(), type, extent, context.as<const float>(bias),
+                              context.at(y));
+                   });
     }
     builder.set_value(id_, y);
   }
@@ -71,11 +85,11 @@ class ConvolutionLowering final : public Lowering {
     if (options_.bias) emit_bias_gradient(builder, dy);
     if (!builder.needs_gradient(options_.input)) return;
     const Tensor dx = builder.make_like(options_.input);
-    const Tensor workspace = builder.make(convolution_->workspace_bytes());
+    const Tensor workspace = builder.make(backward_->workspace_bytes());
     const Address weight = builder.working(parameters_[0]);
     builder.emit(
         "data gradient of " + options_.name, {dy, dx, workspace, weight.tensor},
-        [dy, dx, workspace, weight, convolution = convolution_](const LaunchContext& context) {
+        [dy, dx, workspace, weight, convolution = backward_](const LaunchContext& context) {
           convolution->backward_data(context.at(dy), context.at(weight), context.at(dx),
                                      context.at(workspace));
         });
@@ -83,6 +97,18 @@ class ConvolutionLowering final : public Lowering {
   }
 
  private:
+  /// The operand in fp32.
+  [[nodiscard]] Address emit_widening(ProgramBuilder& builder, const char* what,
+                                      const Address& from, std::size_t count) const {
+    const Tensor wide = builder.make(count * sizeof(float));
+    builder.emit(fmt::format("{} of {} in fp32", what, options_.name), {from.tensor, wide},
+                 [from, wide, count, type = builder.type()](const LaunchContext& context) {
+                   convert(context.stream(), context.at(from), type, context.at(wide),
+                           DataType::f32, count);
+                 });
+    return {.tensor = wide};
+  }
+
   [[nodiscard]] Tensor emit_gather(ProgramBuilder& builder) const {
     const Tensor images = builder.value(options_.input);
     const Tensor gathered = builder.make(static_cast<std::size_t>(gather_->gathered_values()) *
@@ -114,13 +140,13 @@ class ConvolutionLowering final : public Lowering {
     const std::size_t size = gather_ ? static_cast<std::size_t>(gather_->gathered_filter_values())
                                      : arena.size_of(parameters_[0]);
     const Tensor x = input_;
-    const Tensor workspace = builder.make(convolution_->workspace_bytes());
+    const Tensor workspace = builder.make(backward_->workspace_bytes());
     const Tensor scratch = builder.make(size * size_of(type));
     const std::string name = "weight gradient of " + options_.name;
     if (type != DataType::f32 && !gather_) {
       builder.emit(
           name, {x, dy, workspace, scratch},
-          [x, dy, workspace, scratch, convolution = convolution_](const LaunchContext& context) {
+          [x, dy, workspace, scratch, convolution = backward_](const LaunchContext& context) {
             convolution->backward_weights(context.at(x), context.at(dy), context.at(scratch),
                                           context.at(workspace));
           });
@@ -130,7 +156,7 @@ class ConvolutionLowering final : public Lowering {
     builder.emit(
         name, {x, dy, workspace, scratch, place.tensor},
         [x, dy, workspace, scratch, type, size, place, gather = gather_,
-         convolution = convolution_](const LaunchContext& context) {
+         convolution = backward_](const LaunchContext& context) {
           float* const target = context.as<float>(place);
           const bool direct = !context.accumulate && !gather;
           void* const dw = direct ? target : context.at(scratch);
@@ -168,7 +194,9 @@ class ConvolutionLowering final : public Lowering {
   Options options_;
   ValueId id_;
   std::vector<ParameterId> parameters_;
-  std::shared_ptr<Convolution> convolution_;
+  bool makes_logits_;
+  std::shared_ptr<Convolution> forward_;
+  std::shared_ptr<Convolution> backward_;  ///< null in inference
   std::optional<ColumnGather> gather_;
   Tensor input_;  ///< of the convolution: the op's, or its gathered columns
 };

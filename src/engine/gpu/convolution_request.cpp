@@ -85,6 +85,18 @@ std::string ConvolutionRequest::text() const {
                      shape.groups == 1 ? "" : fmt::format(", {} groups", shape.groups));
 }
 
+bool ends_in_linear(const Graph& graph) {
+  const auto nodes = graph.nodes();
+  return nodes.size() > 1 && is_loss(nodes.back().op) &&
+         std::holds_alternative<Linear>(nodes[nodes.size() - 2].op);
+}
+
+ConvolutionShape widened(ConvolutionShape shape) {
+  shape.type = DataType::f32;
+  shape.tf32 = true;
+  return shape;
+}
+
 std::optional<ColumnGather> column_gather(const ConvolutionShape& shape) {
   constexpr std::int64_t most_pairs = 4;  // of rows, and of columns
   const std::int64_t border = shape.padding + shape.padding % 2;
@@ -143,6 +155,7 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
     shape.batch = batch_size;
     shape.type = type;
     shape.tf32 = precision == Precision::tf32;
+    const bool makes_logits = &node == &graph.nodes().back() - 1 && ends_in_linear(graph);
     const bool reads_images = convolution->input == graph.input();
     shape =
         stored_shape(shape, reads_images ? column_gather(shape) : std::nullopt, convolution->layer);
@@ -150,7 +163,8 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
                                        ConvolutionPass::backward_weights}) {
       // Images have no gradient.
       if (pass == ConvolutionPass::backward_data && reads_images) continue;
-      const ConvolutionRequest request{.shape = shape, .pass = pass};
+      const bool wide = pass == ConvolutionPass::forward && makes_logits && type != DataType::f32;
+      const ConvolutionRequest request{.shape = wide ? widened(shape) : shape, .pass = pass};
       if (std::ranges::find(requests, request) == requests.end()) requests.push_back(request);
     }
   }

@@ -43,6 +43,13 @@ struct ConvolutionShape {
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
+/// Whether the last value before the loss, which alone the loss reads, is a linear layer's. Its
+/// outputs, the logits, are fp32 in every precision, since the loss subtracts them.
+[[nodiscard]] bool ends_in_linear(const Graph& graph);
+/// The forward pass of that layer with 16-bit operands, widened to fp32: cuDNN has no convolution
+/// from 16 bits to fp32. tf32 has the digits of both 16-bit types, so the products are theirs.
+[[nodiscard]] ConvolutionShape widened(ConvolutionShape shape);
+
 /// How the columns of images are gathered for a first convolution of stride 2 with at most four
 /// channels, which would multiply mostly padding. Nullopt for others.
 [[nodiscard]] std::optional<ColumnGather> column_gather(const ConvolutionShape& shape);

@@ -26,7 +26,14 @@ class Convolution {
   virtual void backward_data(const void* dy, const void* weights, void* dx, void* workspace) = 0;
   virtual void backward_weights(const void* x, const void* dy, void* dw, void* workspace) = 0;
 };
-enum class ConvolutionPasses { forward, forward_and_weights, all };
+/// The passes that a Convolution may be called for.
+struct ConvolutionPasses {
+  bool forward = false;
+  bool backward_data = false;
+  bool backward_weights = false;
+};
+inline constexpr ConvolutionPasses all_passes{
+    .forward = true, .backward_data = true, .backward_weights = true};
 
 /// A point in a queue that others can wait for.
 class Event {

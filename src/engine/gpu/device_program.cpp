@@ -71,14 +71,16 @@ void DeviceProgram::lower_all() {
   nodes.forward(builder);
   const ValueId logits_id = graph_loss_.logits;
   const Tensor logits = builder.value(logits_id);
+  const DataType logits_type = ends_in_linear(graph) ? DataType::f32 : type;
   const bool binary = graph_loss_.kind == LossKind::bce;
   const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
-  builder.emit("loss", {logits}, [this, logits, type, forward](const LaunchContext& context) {
-    forward(context.stream(), type, loss_.extent(), context.at(logits), context.labels,
-            context.samples, loss_.outputs());
-    loss_.fetch(context.device);
-    if (options_.training) statistics_.fetch(context.device);
-  });
+  builder.emit("loss", {logits},
+               [this, logits, logits_type, forward](const LaunchContext& context) {
+                 forward(context.stream(), logits_type, loss_.extent(), context.at(logits),
+                         context.labels, context.samples, loss_.outputs());
+                 loss_.fetch(context.device);
+                 if (options_.training) statistics_.fetch(context.device);
+               });
   if (options_.training) {
     builder.begin_backward();
     const Tensor gradient = builder.make_like(logits_id);

@@ -313,9 +313,11 @@ class HostDevice final : public Device {
 
 class HostConvolution final : public Convolution {
  public:
-  HostConvolution(HostDevice& device, const ConvolutionShape& shape)
+  HostConvolution(HostDevice& device, const ConvolutionShape& shape,
+                  const ConvolutionPasses& passes)
       : device_(device),
         alive_(device.live()),
+        may_run_{passes.forward, passes.backward_data, passes.backward_weights},
         loops_(shape),
         workspace_bytes_(64 * (1 + static_cast<std::size_t>(shape.out_channels % 7))) {}
 
@@ -338,6 +340,7 @@ class HostConvolution final : public Convolution {
   /// for it.
   template <typename Pass>
   void queue(std::size_t pass, void* workspace, const Pass& run) {
+    if (!may_run_[pass]) throw std::logic_error("a convolution was not made for this pass");
     device_.memory().require_device(workspace, workspace_bytes_, "a convolution's workspace");
     device_.work_stream().push_pass(ran_[pass], [=, live = device_.live(), alive = &alive_,
                                                  loops = loops_, bytes = workspace_bytes_] {
@@ -349,6 +352,7 @@ class HostConvolution final : public Convolution {
 
   HostDevice& device_;
   Liveness alive_;
+  std::array<bool, 3> may_run_;
   ConvolutionLoops loops_;
   std::size_t workspace_bytes_;
   std::array<bool, 3> ran_{};
@@ -358,7 +362,7 @@ std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape
                                                           ConvolutionPasses passes) {
   stream_.capture.forbid("Device::make_convolution");
   convolutions_.made.emplace_back(shape, passes);
-  return std::make_unique<HostConvolution>(*this, shape);
+  return std::make_unique<HostConvolution>(*this, shape, passes);
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ class HostQueues {
 /// std::logic_error, or, from a destructor, ends the program:
 /// - a call that does not queue work, or a collective, during a capture;
 /// - the capture of a kernel or of a convolution's pass that has not run before;
+/// - a pass of a convolution that was not made for it;
 /// - a destroyed event, stream or convolution that is used, also by replayed work;
 /// - a copy whose sides are not the memory that its name says, or not all of one allocation.
 [[nodiscard]] std::unique_ptr<Device> make_host_device(

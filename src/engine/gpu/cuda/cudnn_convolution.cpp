@@ -19,9 +19,10 @@ namespace {
 using SharedPlan = std::shared_ptr<ConvolutionPlan>;
 
 struct PassPlans {
+  // Null where not asked for.
   SharedPlan forward;
-  SharedPlan backward_data;     ///< null where not asked for
-  SharedPlan backward_weights;  ///< null where not asked for
+  SharedPlan backward_data;
+  SharedPlan backward_weights;
 };
 
 // The library takes no const pointers, but writes only a pass's output.
@@ -42,6 +43,7 @@ class CudnnConvolution final : public Convolution {
     return bytes;
   }
   void forward(const void* x, const void* weights, void* y, void* workspace) override {
+    assert(plans_.forward != nullptr);
     plans_.forward->run(handle_, mutable_pointer(x), mutable_pointer(weights), y, workspace);
   }
   void backward_data(const void* dy, const void* weights, void* dx, void* workspace) override {
@@ -101,15 +103,15 @@ ConvolutionMaker::SharedPlan ConvolutionMaker::require(const ConvolutionRequest&
 
 std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shape,
                                                     ConvolutionPasses passes) {
-  PassPlans plans;
-  plans.forward = require({.shape = shape, .pass = ConvolutionPass::forward});
-  if (passes != ConvolutionPasses::forward) {
-    plans.backward_weights = require({.shape = shape, .pass = ConvolutionPass::backward_weights});
-  }
-  if (passes == ConvolutionPasses::all) {
-    plans.backward_data = require({.shape = shape, .pass = ConvolutionPass::backward_data});
-  }
-  return std::make_unique<CudnnConvolution>(handle_.get(), std::move(plans));
+  const auto plan = [&](bool is_used, ConvolutionPass pass) {
+    return is_used ? require({.shape = shape, .pass = pass}) : nullptr;
+  };
+  return std::make_unique<CudnnConvolution>(
+      handle_.get(),
+      PassPlans{
+          .forward = plan(passes.forward, ConvolutionPass::forward),
+          .backward_data = plan(passes.backward_data, ConvolutionPass::backward_data),
+          .backward_weights = plan(passes.backward_weights, ConvolutionPass::backward_weights)});
 }
 
 }  // namespace lockstep::gpu::cuda

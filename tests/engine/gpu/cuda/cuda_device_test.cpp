@@ -147,7 +147,7 @@ void check_convolution(Device& device, const ConvolutionShape& s) {
     dx[a] += dy[c] * weights[b];
     dw[b] += dy[c] * x[a];
   });
-  const auto convolution = device.make_convolution(s, ConvolutionPasses::all);
+  const auto convolution = device.make_convolution(s, all_passes);
   DeviceArray<char> workspace(device, convolution->workspace_bytes());
   Tensor device_x(device, x, s.type);
   Tensor device_weights(device, weights, s.type);
