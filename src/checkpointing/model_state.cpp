@@ -51,8 +51,8 @@ const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string
   if (found->second->shape != shape) {
     fail(ExitStatus::bad_input,
          "{}/{} is {} in the checkpoint, but {} in the network (it is another model's or has other "
-         "classes); give the --model it was written with; for new classes --init-from with "
-         "--init-head new",
+         "classes); give the --model, --width and --stem it was written with; for new classes "
+         "--init-from with --init-head new",
          where, name, to_string(found->second->shape), to_string(shape));
   }
   return *found->second;

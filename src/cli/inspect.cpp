@@ -241,6 +241,10 @@ Report inspect_network(const InspectArguments& arguments) {
   const Graph graph = described_model(config);
   const auto threads = static_cast<int>(config.threads);
   Report report = inspect_model(graph);
+  if (const std::string note = stem_note(graph.name(), model_options(config)); !note.empty()) {
+    report.json["note"] = note;
+    report.text += note + "\n";
+  }
   // Compiles with a run's convolution plan, so memory and algorithms equal a run's.
   ConvolutionPlan convolutions;
   const bool on_processors = cpu_computes_in(config.precision);

@@ -20,15 +20,19 @@ namespace lockstep::cli {
   return config;
 }
 
-/// The network that the options describe.
+/// Those of the network that the options describe.
+[[nodiscard]] inline ModelOptions model_options(const Config& config) {
+  return {.image = {.channels = config.channels,
+                    .height = config.image_size,
+                    .width = config.image_size},
+          .classes = config.classes,
+          .width = config.width,
+          .stem = config.stem,
+          .shortcut = config.shortcut};
+}
+
 [[nodiscard]] inline Graph described_model(const Config& config) {
-  return make_model(config.model, {.image = {.channels = config.channels,
-                                             .height = config.image_size,
-                                             .width = config.image_size},
-                                   .classes = config.classes,
-                                   .width = config.width,
-                                   .stem = config.stem,
-                                   .shortcut = config.shortcut});
+  return make_model(config.model, model_options(config));
 }
 
 /// Error(usage) if an option that describes --model is given without it. For a command whose

@@ -33,7 +33,8 @@ void add_learning_options(OptionTable<Config>& t) {
                             .help = "network: mini-resnet, resnet18, resnet34, resnet50, "
                                     "resnet101, resnet152, resnext50_32x4d, resnext101_32x8d, "
                                     "resnext101_64x4d, wide_resnet50_2, wide_resnet101_2, "
-                                    "simple-cnn or mlp",
+                                    "simple-cnn or mlp; resnet18 and the following have a 3x3 "
+                                    "stem below 64 pixels: --stem",
                             .unit = ""})
       .add(&Config::width,
            {.name = "width",

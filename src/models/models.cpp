@@ -72,6 +72,8 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
   const bool residual = name != "simple-cnn" && name != "mlp";
   for (const auto& [option, given] : {std::pair{"--zero-init-residual", options.zero_init_residual},
                                       {"--stem deep", options.stem == Stem::deep},
+                                      {"--stem 7x7", options.stem == Stem::conv7x7},
+                                      {"--stem 3x3", options.stem == Stem::conv3x3},
                                       {"--shortcut avgpool", options.shortcut == Shortcut::avgpool},
                                       {"--stochastic-depth", options.stochastic_depth > 0}}) {
     if (!given || residual) continue;

@@ -25,8 +25,9 @@ struct BlockOptions {
 /// Stochastic depth of block `block` of `blocks`.
 [[nodiscard]] StochasticDepth drop_of(const ModelOptions& options, int block, int blocks);
 /// Convolutions, norm and relu, with channels from options.width, or 64; then, if the stem is
-/// `full`, pooling. The first convolution of a full stem has a stride.
-[[nodiscard]] ValueId stem(Graph& graph, const ModelOptions& options, bool full);
+/// full, pooling. The first convolution of a full stem has a stride. `usually_full`: whether it is
+/// full unless options.stem says 7x7 or 3x3.
+[[nodiscard]] ValueId stem(Graph& graph, const ModelOptions& options, bool usually_full);
 /// Two 3x3 convolutions and a shortcut; ends with relu.
 [[nodiscard]] ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options);
 /// Appends pooling, flatten, `fc` and the loss.

@@ -12,6 +12,10 @@ namespace {
 /// Smaller images get a 3x3 stem without pooling, as is usual for CIFAR-sized images.
 constexpr std::int64_t smallest_full_stem = 64;
 
+bool is_large(const ImageShape& image) {
+  return std::min(image.height, image.width) >= smallest_full_stem;
+}
+
 struct Variant {
   std::string_view name;
   bool is_bottleneck;
@@ -94,7 +98,9 @@ StochasticDepth drop_of(const ModelOptions& options, int block, int blocks) {
   return {.probability = options.stochastic_depth * block / (blocks - 1), .block = block};
 }
 
-ValueId stem(Graph& graph, const ModelOptions& options, bool full) {
+ValueId stem(Graph& graph, const ModelOptions& options, bool usually_full) {
+  const bool full =
+      options.stem == Stem::conv7x7 || (options.stem != Stem::conv3x3 && usually_full);
   const std::int64_t width = options.width == 0 ? 64 : options.width;
   const std::int64_t stride = full ? 2 : 1;
   const std::int64_t kernel = full ? 7 : 3;
@@ -142,8 +148,7 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
          base, name, variant.group_width, 64 / variant.group_width);
   }
   Graph graph(std::string(name), options.image, options.classes);
-  const bool full = std::min(graph.image().height, graph.image().width) >= smallest_full_stem;
-  ValueId x = stem(graph, options, full);
+  ValueId x = stem(graph, options, is_large(graph.image()));
   std::int64_t channels = base;
   const int blocks = std::accumulate(variant.blocks.begin(), variant.blocks.end(), 0);
   int number = 0;
@@ -167,3 +172,21 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
 }
 
 }  // namespace lockstep::models_detail
+
+namespace lockstep {
+
+std::string stem_note(std::string_view name, const ModelOptions& options) {
+  using models_detail::variants;
+  const bool by_size = options.stem == Stem::standard || options.stem == Stem::deep;
+  if (!by_size || models_detail::is_large(options.image) ||
+      std::ranges::find(variants, name, &models_detail::Variant::name) == std::end(variants)) {
+    return "";
+  }
+  const bool is_deep = options.stem == Stem::deep;
+  return fmt::format("{}, as for images below {} pixels{}",
+                     is_deep ? "deep stem without stride and pooling" : "3x3 stem without pooling",
+                     models_detail::smallest_full_stem,
+                     is_deep ? "" : "; --stem 7x7 gives torchvision's network");
+}
+
+}  // namespace lockstep

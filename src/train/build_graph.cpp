@@ -37,10 +37,16 @@ Graph build_resized(const Graph& training, const RunPlan& plan, const ModelFunct
   Graph graph = build_graph(plan, own_model);
   const std::string difference = layer_difference(training, graph);
   if (difference.empty()) return graph;
+  ModelOptions trained = plan.model;
+  trained.image = training.image();
+  const bool has_other_stem =
+      stem_note(graph.name(), trained) != stem_note(graph.name(), plan.model);
   fail(ExitStatus::usage,
-       "{} does not go with {} trained on images of {}x{} ({}: its parameters depend on the size); "
-       "drop it, or use a network that averages over the whole image",
-       option, graph.name(), training.image().height, training.image().width, difference);
+       "{} does not go with {} trained on images of {}x{} ({}: its {} on the size); drop it, or {}",
+       option, graph.name(), training.image().height, training.image().width, difference,
+       has_other_stem ? "stem depends" : "parameters depend",
+       has_other_stem ? "give --stem 3x3 or --stem 7x7"
+                      : "use a network that averages over the whole image");
 }
 
 }  // namespace

@@ -54,9 +54,11 @@ std::string frozen_text(const Graph& graph) {
 void describe_model(RunReporter& reporter, const StartParts& parts) {
   const RunPlan& plan = parts.plan;
   const Graph& graph = parts.session.engine().graph();
-  reporter.say(fmt::format("{}: {} parameters{}, input {}x{}x{}, {} classes", graph.name(),
+  const std::string stem = stem_note(graph.name(), plan.model);
+  reporter.say(fmt::format("{}: {} parameters{}, input {}x{}x{}, {} classes{}{}", graph.name(),
                            graph.parameter_count(), frozen_text(graph), plan.model.image.channels,
-                           plan.model.image.height, plan.model.image.width, plan.model.classes));
+                           plan.model.image.height, plan.model.image.width, plan.model.classes,
+                           stem.empty() ? "" : "; ", stem));
 }
 
 /// "12", or with its name "0 "cat"".

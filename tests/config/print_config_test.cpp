@@ -43,7 +43,7 @@ Config random_config(Random& random) {
   c.model = text(random);
   c.width = whole(random, 0, 65536);
   c.zero_init_residual = coin(random);
-  c.stem = static_cast<Stem>(whole(random, 0, 1));
+  c.stem = static_cast<Stem>(whole(random, 0, 3));
   c.shortcut = static_cast<Shortcut>(whole(random, 0, 1));
   c.stochastic_depth = real(random, 0, 0.99);
   c.data = coin(random) ? text(random) : std::string();

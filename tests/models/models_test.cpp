@@ -139,6 +139,35 @@ BOOST_AUTO_TEST_CASE(the_stem_does_not_shrink_small_images) {
   BOOST_TEST((layer(at(224, 224), "layer1.0.conv1").output == Shape{64, 56, 56}));
 }
 
+BOOST_AUTO_TEST_CASE(a_named_stem_is_that_of_any_size) {
+  for (const std::string name : {"resnet18", "mini-resnet"}) {
+    for (const std::int64_t size : {32, 96}) {
+      const ImageShape image{.channels = 3, .height = size, .width = size};
+      const Graph large = make_model(name, {.image = image, .stem = Stem::conv7x7});
+      const Graph small = make_model(name, {.image = image, .stem = Stem::conv3x3});
+
+      BOOST_TEST((shapes(large).at("conv1.weight") == Shape{64, 3, 7, 7}));
+      BOOST_TEST((layer(large, "layer1.0.conv1").output == Shape{64, size / 4, size / 4}));
+      BOOST_TEST((shapes(small).at("conv1.weight") == Shape{64, 3, 3, 3}));
+      BOOST_TEST((layer(small, "layer1.0.conv1").output == Shape{64, size, size}));
+      BOOST_TEST(layer_difference(large, make_model(name, {.stem = Stem::conv7x7})) == "");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(only_a_stem_that_the_size_decided_is_noted) {
+  const auto note = [](const char* name, std::int64_t height, Stem stem) {
+    return stem_note(name, {.image = {.channels = 3, .height = height, .width = 64}, .stem = stem});
+  };
+
+  BOOST_TEST(note("resnet18", 63, Stem::standard).starts_with("3x3 stem without pooling"));
+  BOOST_TEST(note("resnext50_32x4d", 63, Stem::deep).starts_with("deep stem without stride"));
+  BOOST_TEST(note("resnet18", 64, Stem::standard) == "");
+  BOOST_TEST(note("resnet18", 63, Stem::conv3x3) == "");
+  BOOST_TEST(note("resnet18", 63, Stem::conv7x7) == "");
+  BOOST_TEST(note("mini-resnet", 63, Stem::standard) == "");
+}
+
 BOOST_AUTO_TEST_CASE(a_deep_stem_is_three_3x3_convolutions_with_timms_names) {
   const Graph graph = make_model("resnet50", {.stem = Stem::deep});
   const auto shape = shapes(graph);
@@ -317,6 +346,8 @@ BOOST_AUTO_TEST_CASE(options_of_resnets_are_refused_without_residual_blocks) {
          {std::pair{"--zero-init-residual",
                     ModelOptions{.image = cifar, .zero_init_residual = true}},
           {"--stem deep", ModelOptions{.image = cifar, .stem = Stem::deep}},
+          {"--stem 7x7", ModelOptions{.image = cifar, .stem = Stem::conv7x7}},
+          {"--stem 3x3", ModelOptions{.image = cifar, .stem = Stem::conv3x3}},
           {"--shortcut avgpool", ModelOptions{.image = cifar, .shortcut = Shortcut::avgpool}},
           {"--stochastic-depth", ModelOptions{.image = cifar, .stochastic_depth = 0.1}}}) {
       const std::string message = usage_error([&] { (void)make_model(name, options); });

@@ -91,11 +91,50 @@ def evaluation_keeps_all_blocks(folder):
     assert math.isclose(plain["loss"], trained, rel_tol=1e-6), (plain, trained)
 
 
+def sizes_around_64_pixels_need_a_named_stem(folder):
+    """Below 64 pixels --stem standard is another network."""
+    data = write_shards(folder / "data", samples=8, shape=(64, 64, 3))
+    write_shards(data, samples=8, shards=1, shape=(64, 64, 3), split="val", seed=1)
+
+    def train(run_dir, *options, **expected):
+        args = train_args(data, folder / run_dir, "--image-size", 48, *options)
+        args[args.index("mini-resnet")] = "resnet18"
+        return run(args, **expected)
+
+    def evaluate(run_dir, *options, **expected):
+        return run(["eval", "--checkpoint", latest(folder / run_dir), "--data", data, "--json", *options], **expected)
+
+    resizing = ["--epochs", 2, "--image-size-schedule", "64@1"]
+    for more in (resizing, ["--eval-size", 64]):
+        for stem in ("standard", "deep"):
+            output = train("refused", *more, "--stem", stem, expect=USAGE)
+            assert f"{more[-2]} 64" in output and "its stem depends on the size" in output and "--stem 3x3 or --stem 7x7" in output, output
+    for stem in ("3x3", "7x7"):
+        output = train(stem, *resizing, "--stem", stem)
+        assert "input 3x48x48, 10 classes\n" in output, output
+        trained = [event["loss"] for event in events(folder / stem, "eval")][-1]
+        loss = json.loads(evaluate(stem).splitlines()[-1])["loss"]
+        assert math.isclose(loss, trained, rel_tol=1e-6), (stem, loss, trained)
+    for stem, note in (("standard", "3x3 stem without pooling, as for images below 64 pixels; --stem 7x7 gives torchvision's network"),
+                       ("deep", "deep stem without stride and pooling, as for images below 64 pixels")):
+        output = train(stem, "--epochs", 1, "--stem", stem)
+        assert f"input 3x48x48, 10 classes; {note}\n" in output, output
+        output = evaluate(stem, "--image-size", 64, expect=USAGE)
+        assert "resnet18 on images of 64x64 is not the network of" in output and "trained on images of 48x48" in output, output
+        assert ("or --model and --stem 3x3" in output) == (stem == "standard"), output
+        for more in ([], ["--json"]):
+            assert note in run(["inspect", "--model", "resnet18", "--image-size", 48, "--stem", stem, *more])
+    named = ["--image-size", 64, "--model", "resnet18", "--width", 8, "--stem"]
+    evaluate("standard", *named, "3x3")
+    output = evaluate("standard", *named, "7x7", expect=BAD_INPUT)
+    assert "give the --model, --width and --stem it was written with" in output, output
+
+
 def options_of_other_networks_are_refused(folder):
     for options in (RESNET_D[:2], RESNET_D[2:]):
         output = run(["eval", "--checkpoint", folder / "x", "--data", folder, *options], expect=USAGE)
         assert f"{options[0]} {options[1]} without --model" in output, output
-    for options in (RESNET_D, DROPPING):
+    for options in (RESNET_D, DROPPING, ["--stem", "7x7"], ["--stem", "3x3"]):
         output = run(["train", "--synthetic", "--model", "mlp", "--run-dir", folder / "run", *options], expect=USAGE)
         assert "does not go with --model mlp" in output, output
     output = run(["train", "--synthetic", "--stochastic-depth", 1, "--run-dir", folder / "run"], expect=USAGE)
@@ -105,4 +144,5 @@ def options_of_other_networks_are_refused(folder):
 if __name__ == "__main__":
     main([a_checkpoint_knows_its_stem_and_shortcuts, a_device_trains_the_same_networks,
           a_dropping_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run,
-          the_same_samples_drop_the_same_blocks_on_any_number_of_ranks, evaluation_keeps_all_blocks, options_of_other_networks_are_refused])
+          the_same_samples_drop_the_same_blocks_on_any_number_of_ranks, evaluation_keeps_all_blocks, sizes_around_64_pixels_need_a_named_stem,
+          options_of_other_networks_are_refused])

@@ -33,9 +33,12 @@ void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 
 /// The graph of the model `name`, with torchvision's parameter names, and timm's for a deep stem
 /// and avgpool shortcuts. Images under 64 pixels get a 3x3 stem without pooling, or a deep one
-/// without pooling and stride. Error(usage) if the name is unknown (with the nearest and all known
-/// names) or the image is too small for the model.
+/// without pooling and stride, unless options.stem says which. Error(usage) if the name is unknown
+/// (with the nearest and all known names) or the image is too small for the model.
 [[nodiscard]] Graph make_model(std::string_view name, const ModelOptions& options);
+
+/// What make_model() chose because images are under 64 pixels; else empty.
+[[nodiscard]] std::string stem_note(std::string_view name, const ModelOptions& options);
 
 /// The names that make_model() accepts, in the order of `--help`.
 [[nodiscard]] std::span<const std::string_view> model_names();
