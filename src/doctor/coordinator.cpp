@@ -178,27 +178,14 @@ void Coordinator::examine_nodes() {
     for (const Round& round : plan_rounds(static_cast<int>(nodes_.size()))) {
       for (NodePairFacts& pair : meet_nodes(round, listening)) pairs.push_back(std::move(pair));
     }
-    // Measures the slowest pair again, since a core may have been busy, until it is as slow as
-    // before.
-    constexpr int second_looks = 6;
-    for (int i = 0; i < second_looks; ++i) {
-      NodePairFacts* slow = slow_pair(pairs);
-      if (slow == nullptr) break;
+    // A core may have been busy.
+    while (NodePairFacts* suspect = suspect_pair(nodes_, pairs)) {
       Round round(nodes_.size());
-      round[static_cast<std::size_t>(slow->first)] = slow->second;
-      round[static_cast<std::size_t>(slow->second)] = slow->first;
-      bool is_confirmed = false;
-      for (const NodePairFacts& again : meet_nodes(round, listening)) {
-        if (!again.error.empty()) {
-          slow->error = again.error;
-          continue;
-        }
-        add(slow->segments, again.segments);
-        is_confirmed = again.bandwidth < 1.5 * slow->bandwidth;
-        slow->bandwidth = std::max(slow->bandwidth, again.bandwidth);
-        slow->latency = std::min(slow->latency, again.latency);
-      }
-      if (is_confirmed) break;
+      round[static_cast<std::size_t>(suspect->first)] = suspect->second;
+      round[static_cast<std::size_t>(suspect->second)] = suspect->first;
+      const std::vector<NodePairFacts> again = meet_nodes(round, /*listening=*/{});
+      if (again.empty()) break;  // one of both is silent
+      add_measurement(*suspect, again.front());
     }
   }
   findings_.push_back(judge_nodes(nodes_, pairs));

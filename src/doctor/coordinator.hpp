@@ -55,6 +55,8 @@ class Coordinator final {
   /// Opens the ranks' GPUs. Returns an error; empty if all ranks that answer have separate GPUs.
   [[nodiscard]] std::string open_gpus();
   void examine_nccl();
+  /// What the first ranks of nodes see of --data. Those that do not answer are left out.
+  [[nodiscard]] std::vector<DataFacts> read_data(const std::vector<int>& leaders);
   void examine_data();
   void examine_run_directory();
 

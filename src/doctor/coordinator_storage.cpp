@@ -1,7 +1,9 @@
 #include "coordinator.hpp"
 #include "facts_json.hpp"
 
+#include <algorithm>
 #include <future>
+#include <iterator>
 #include <thread>
 
 namespace lockstep::doctor {
@@ -20,28 +22,51 @@ std::optional<Result> within(std::chrono::duration<double> limit, std::function<
 
 }  // namespace
 
+std::vector<DataFacts> Coordinator::read_data(const std::vector<int>& leaders) {
+  const std::string phase = "--data " + options_.data;
+  std::vector<DataFacts> all;
+  std::vector<int> others;
+  for (const int leader : leaders) {
+    if (leader != 0) {
+      others.push_back(leader);
+      continue;
+    }
+    // Rank 0's own check runs with a limit, so that it cannot hang rank 0.
+    const std::string node = self_.node();
+    auto own = within<DataFacts>(options_.limit, [directory = options_.data, node] {
+      return measure_data(directory, node, 0);
+    });
+    if (own) {
+      all.push_back(*std::move(own));
+      continue;
+    }
+    silent_.push_back({.rank = 0, .node = node, .phase = phase, .seconds = options_.limit.count()});
+    return all;
+  }
+  const auto command = [&](int leader) {
+    return nlohmann::json{{"do", "data"}, {"number", number_of(leader)}};
+  };
+  for (const auto& [rank, answer] : ask(others, {.phase = phase, .command = command})) {
+    all.push_back(answer.get<DataFacts>());
+  }
+  return all;
+}
+
 void Coordinator::examine_data() {
   if (options_.data.empty()) return;
-  // Rank 0's own check runs with a limit, so that it cannot hang rank 0.
-  const std::string node = self_.node();
-  auto own = within<DataFacts>(options_.limit, [directory = options_.data, node] {
-    return measure_data(directory, node, 0);
-  });
-  if (!own) {
-    silent_.push_back({.rank = 0,
-                       .node = node,
-                       .phase = "--data " + options_.data,
-                       .seconds = options_.limit.count()});
-    return;
-  }
-  std::vector<DataFacts> all{*own};
-  std::vector<int> others(leaders_.begin() + 1, leaders_.end());
-  for (const auto& [rank, answer] :
-       ask(others, {.phase = "--data " + options_.data, .command = [&](int leader) {
-                      return nlohmann::json{{"do", "data"},
-                                            {"number", node_of_[static_cast<std::size_t>(leader)]}};
-                    }})) {
-    all.push_back(answer.get<DataFacts>());
+  std::vector<DataFacts> all = read_data(leaders_);
+  if (is_silent(0)) return;
+  for (std::size_t i = 1; i < measurements_to_find; ++i) {
+    std::vector<int> slow;
+    for (const std::string& node : slow_readers(all)) {
+      slow.push_back(
+          leaders_[static_cast<std::size_t>(std::ranges::find(nodes_, node) - nodes_.begin())]);
+    }
+    for (DataFacts& again : read_data(slow)) {
+      DataFacts& facts = *std::ranges::find(all, again.node, &DataFacts::node);
+      facts.error = std::move(again.error);
+      std::ranges::move(again.reads, std::back_inserter(facts.reads));
+    }
   }
   findings_.push_back(judge_data(options_.data, all));
 }
@@ -49,12 +74,11 @@ void Coordinator::examine_data() {
 void Coordinator::examine_run_directory() {
   if (options_.run_dir.empty()) return;
   const std::string phase = "--run-dir " + options_.run_dir;
+  const auto limit = measurements_to_find * options_.limit;  // of slow renames
   const auto probe = within<std::shared_ptr<RunDirectoryProbe>>(
-      options_.limit,
-      [run_dir = options_.run_dir] { return std::make_shared<RunDirectoryProbe>(run_dir); });
+      limit, [run_dir = options_.run_dir] { return std::make_shared<RunDirectoryProbe>(run_dir); });
   if (!probe) {
-    silent_.push_back(
-        {.rank = 0, .node = self_.node(), .phase = phase, .seconds = options_.limit.count()});
+    silent_.push_back({.rank = 0, .node = self_.node(), .phase = phase, .seconds = limit.count()});
     return;
   }
   std::vector<SharedDirectoryFacts> others;

@@ -19,7 +19,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu
                                    gpus_apart, gpu_places)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SegmentFacts, sent, retransmitted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteFacts, interface, address, error)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, node, shards, bytes, seconds, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReadFacts, bytes, seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, node, shards, reads, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedDirectoryFacts, node, sees_file, can_write, got_lock,
                                    error)
 

@@ -1,12 +1,11 @@
 #include "judge_links.hpp"
 
+#include "figures.hpp"
 #include "lockstep/core/units.hpp"
+#include "lockstep/doctor/judge.hpp"
 #include "median.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <limits>
 
 namespace lockstep::doctor {
 namespace {
@@ -24,12 +23,13 @@ constexpr double late_seconds = 5e-3;
 /// What a node's own link allows: the best of its pairs.
 struct NodeLink {
   std::string node;
-  double bandwidth = 0;
-  double latency = std::numeric_limits<double>::infinity();
-  double loss = 1;  ///< share of segments retransmitted
+  const NodePairFacts* fastest = nullptr;   ///< by bandwidth
+  const NodePairFacts* nearest = nullptr;   ///< by latency
+  const NodePairFacts* soundest = nullptr;  ///< by loss
   std::size_t pairs = 0;
 };
 
+/// The share of segments that were retransmitted.
 double loss_of(const SegmentFacts& segments) {
   return segments.retransmitted < least_retransmitted || segments.sent == 0
              ? 0
@@ -43,10 +43,12 @@ std::vector<NodeLink> links_of(std::span<const std::string> nodes,
   for (const NodePairFacts& pair : pairs) {
     for (const int node : {pair.first, pair.second}) {
       NodeLink& link = links[static_cast<std::size_t>(node)];
-      link.bandwidth = std::max(link.bandwidth, pair.bandwidth);
-      link.latency = std::min(link.latency, pair.latency);
-      link.loss = std::min(link.loss, loss_of(pair.segments));
-      ++link.pairs;
+      const bool is_first = link.pairs++ == 0;
+      if (is_first || pair.bandwidth > link.fastest->bandwidth) link.fastest = &pair;
+      if (is_first || pair.latency < link.nearest->latency) link.nearest = &pair;
+      if (is_first || loss_of(pair.segments) < loss_of(link.soundest->segments)) {
+        link.soundest = &pair;
+      }
     }
   }
   // With one other node, a pair does not tell which of both is slow.
@@ -58,22 +60,39 @@ template <typename Value>
 double median_of(const std::vector<NodeLink>& links, Value value) {
   std::vector<double> values;
   values.reserve(links.size());
-  for (const NodeLink& link : links) values.push_back(link.*value);
+  for (const NodeLink& link : links) values.push_back(value(link));
   return median(std::move(values));
 }
 
 bool is_lossy_link(const NodeLink& link) {
-  return link.loss >= lossy;
+  return is_lossy(*link.soundest);
+}
+
+std::string percent_text(const SegmentFacts& segments) {
+  return fmt::format("{:.1f} %", 100 * loss_of(segments));
+}
+
+std::string loss_figures(const NodePairFacts& pair) {
+  return figures(pair.measured, [](const auto& one) { return percent_text(one.segments); });
+}
+
+std::string speed_figures(const NodePairFacts& pair) {
+  return figures(pair.measured, [](const auto& one) {
+    return fmt::format("{} {}", rate_text(one.bandwidth), time_text(one.latency));
+  });
 }
 
 /// Does not tell which nodes lose packets: if two of three do, all pairs are lossy.
 LinksFinding losses_everywhere(const std::vector<NodeLink>& links) {
-  const double least = std::ranges::min(links, {}, &NodeLink::loss).loss;
-  return {.text = fmt::format(
-              "packets are lost between all nodes: at least {:.1f} % of TCP's segments were sent "
-              "again; look at the switch, or at the cables of several nodes",
-              100 * least),
-          .values = {{"loss", least}}};
+  const auto loss = [](const NodeLink& link) { return loss_of(link.soundest->segments); };
+  const NodePairFacts* const least = std::ranges::min(links, {}, loss).soundest;
+  return {
+      .text = fmt::format(
+          "packets are lost between all nodes: at least {} of TCP's segments were sent again{}; "
+          "look at the switch, or at the cables of several nodes",
+          percent_text(least->segments), loss_figures(*least)),
+      .values = {{"loss", loss_of(least->segments)}},
+      .pairs = {least}};
 }
 
 }  // namespace
@@ -81,24 +100,33 @@ LinksFinding losses_everywhere(const std::vector<NodeLink>& links) {
 std::optional<LinksFinding> judge_links(std::span<const std::string> nodes,
                                         std::span<const NodePairFacts> pairs) {
   const std::vector<NodeLink> links = links_of(nodes, pairs);
-  const double bandwidth = median_of(links, &NodeLink::bandwidth);
-  const double latency = median_of(links, &NodeLink::latency);
+  const double bandwidth =
+      median_of(links, [](const NodeLink& link) { return link.fastest->bandwidth; });
+  const double latency =
+      median_of(links, [](const NodeLink& link) { return link.nearest->latency; });
   if (links.size() > 1 && std::ranges::all_of(links, is_lossy_link))
     return losses_everywhere(links);
   LinksFinding finding;
   std::vector<std::string> names;
   for (const NodeLink& link : links) {
     const bool loses = is_lossy_link(link);
-    const bool is_slow = link.bandwidth * slow_factor < bandwidth ||
-                         link.latency > std::max(late_seconds, late_factor * latency);
-    if (!loses && !is_slow) continue;
-    finding.text += fmt::format(
-        "{}the link of {} {}: {}best pair {}, {}", names.empty() ? "" : "; ", link.node,
-        loses ? "loses packets" : "is slow",
-        loses ? fmt::format("{:.1f} % of TCP's segments were sent again, ", 100 * link.loss) : "",
-        rate_text(link.bandwidth), time_text(link.latency));
+    const bool is_narrow = link.fastest->bandwidth * slow_factor < bandwidth;
+    const bool is_late = link.nearest->latency > std::max(late_seconds, late_factor * latency);
+    if (!loses && !is_narrow && !is_late) continue;
+    const NodePairFacts* const pair = loses       ? link.soundest
+                                      : is_narrow ? link.fastest
+                                                  : link.nearest;
+    finding.text +=
+        fmt::format("{}the link of {} {}: {}best pair {}, {}{}", names.empty() ? "" : "; ",
+                    link.node, loses ? "loses packets" : "is slow",
+                    loses ? fmt::format("{} of TCP's segments were sent again{}, ",
+                                        percent_text(pair->segments), loss_figures(*pair))
+                          : "",
+                    rate_text(link.fastest->bandwidth), time_text(link.nearest->latency),
+                    loses ? "" : speed_figures(*pair));
     finding.values.emplace_back((loses ? "lossy_" : "slow_") + link.node,
-                                loses ? link.loss : link.bandwidth);
+                                loses ? loss_of(pair->segments) : link.fastest->bandwidth);
+    finding.pairs.push_back(pair);
     names.push_back(link.node);
   }
   if (names.empty()) return std::nullopt;
@@ -108,6 +136,20 @@ std::optional<LinksFinding> judge_links(std::span<const std::string> nodes,
       rate_text(bandwidth), time_text(latency), names.size() == 1 ? "it" : "them",
       fmt::join(names, ","));
   return finding;
+}
+
+void add_measurement(NodePairFacts& pair, const NodePairFacts& again) {
+  pair.error = again.error;
+  if (!again.error.empty()) return;
+  if (pair.measured.empty()) {
+    pair.measured.push_back(
+        {.latency = pair.latency, .bandwidth = pair.bandwidth, .segments = pair.segments});
+  }
+  pair.measured.push_back(
+      {.latency = again.latency, .bandwidth = again.bandwidth, .segments = again.segments});
+  pair.latency = std::min(pair.latency, again.latency);
+  pair.bandwidth = std::max(pair.bandwidth, again.bandwidth);
+  if (loss_of(again.segments) < loss_of(pair.segments)) pair.segments = again.segments;
 }
 
 bool is_lossy(const NodePairFacts& pair) {

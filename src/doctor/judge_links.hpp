@@ -13,6 +13,7 @@ namespace lockstep::doctor {
 struct LinksFinding {
   std::string text;
   std::vector<std::pair<std::string, double>> values;
+  std::vector<const NodePairFacts*> pairs;  ///< whose figures it rests on
 };
 /// Names nodes that are slow or lose packets in all of their pairs; nullopt if there are none. The
 /// pairs must have no errors.

@@ -1,9 +1,8 @@
+#include "figures.hpp"
 #include "judge_links.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "median.hpp"
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -64,6 +63,16 @@ std::string links_text(const std::vector<const LinkFacts*>& links, const char* w
   const Range range = range_of(links);
   return fmt::format("{} {} at {} or less and {} or more", count_text(links.size(), "pair"), where,
                      time_text(range.worst_latency), rate_text(range.worst_bandwidth));
+}
+
+/// "110 MB/s", with all measurements.
+std::string pair_rate(const NodePairFacts& pair) {
+  return rate_text(pair.bandwidth) +
+         figures(pair.measured, [](const auto& one) { return rate_text(one.bandwidth); });
+}
+
+bool is_sure(const NodePairFacts& pair) {
+  return pair.measured.size() >= measurements_to_find;
 }
 
 std::string pair_name(std::span<const std::string> nodes, const NodePairFacts& pair) {
@@ -168,10 +177,21 @@ Finding judge_neighbours(std::span<const LinkFacts> links) {
   return finding;
 }
 
-NodePairFacts* slow_pair(std::span<NodePairFacts> pairs) {
-  if (NodePairFacts* slow = outlier(pairs)) return slow;
-  NodePairFacts* const worst = slowest(pairs);
-  return worst != nullptr && worst->bandwidth < poor_bandwidth ? worst : nullptr;
+NodePairFacts* suspect_pair(std::span<const std::string> nodes, std::span<NodePairFacts> pairs) {
+  const auto has_failed = [](const NodePairFacts& pair) { return !pair.error.empty(); };
+  if (std::ranges::any_of(pairs, has_failed)) return nullptr;
+  if (const auto links = judge_links(nodes, pairs)) {
+    const auto unsure = std::ranges::find_if_not(
+        links->pairs, [](const NodePairFacts* pair) { return is_sure(*pair); });
+    return unsure == links->pairs.end() ? nullptr
+                                        : &pairs[static_cast<std::size_t>(*unsure - pairs.data())];
+  }
+  NodePairFacts* worst = outlier(pairs);
+  if (worst == nullptr) {
+    worst = slowest(pairs);
+    if (worst != nullptr && worst->bandwidth >= poor_bandwidth) return nullptr;
+  }
+  return worst != nullptr && !is_sure(*worst) ? worst : nullptr;
 }
 
 Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePairFacts> pairs) {
@@ -218,7 +238,7 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
         "{} move {} between them, far below the other pairs (each step waits for the slowest); "
         "look "
         "at their links, or leave one out with --exclude",
-        pair_name(nodes, *slow), rate_text(slow->bandwidth));
+        pair_name(nodes, *slow), pair_rate(*slow));
     return finding;
   }
   finding.text = fmt::format("every node reaches every other: {} at {} or less and {} or more",
@@ -230,7 +250,7 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
         "nodes move {} between them (an Ethernet of the management, rather than the fast "
         "network?); "
         "name the fast interface: OMPI_MCA_btl_tcp_if_include, or an MPI built for it",
-        rate_text(range.worst_bandwidth));
+        pair_rate(*slowest(pairs)));
   }
   return finding;
 }

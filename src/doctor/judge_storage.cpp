@@ -1,3 +1,4 @@
+#include "figures.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "median.hpp"
@@ -12,21 +13,52 @@ constexpr double telling_seconds = 0.1;
 /// Seconds. A slower rename dominates the end of each save and points to Lustre's metadata server.
 constexpr double slow_rename = 1;
 
+double rate_of(const ReadFacts& read) {
+  return read.seconds > 0 ? static_cast<double>(read.bytes) / read.seconds : 0;
+}
+
+const ReadFacts& best_read(const DataFacts& node) {
+  return *std::ranges::max_element(node.reads, {},
+                                   [](const ReadFacts& read) { return rate_of(read); });
+}
+
 double rate_of(const DataFacts& node) {
-  return node.seconds > 0 ? static_cast<double>(node.bytes) / node.seconds : 0;
+  return rate_of(best_read(node));
+}
+
+double median_rate(std::span<const DataFacts> nodes) {
+  std::vector<double> rates;
+  rates.reserve(nodes.size());
+  for (const DataFacts& node : nodes) rates.push_back(rate_of(node));
+  return median(std::move(rates));
+}
+
+bool has_error(const DataFacts& node) {
+  return !node.error.empty();
 }
 
 }  // namespace
 
+std::vector<std::string> slow_readers(std::span<const DataFacts> nodes) {
+  std::vector<std::string> names;
+  if (nodes.size() <= 2 || std::ranges::any_of(nodes, has_error)) return names;
+  const double usual = median_rate(nodes);
+  for (const DataFacts& node : nodes) {
+    if (best_read(node).seconds > telling_seconds && rate_of(node) * slow_factor < usual) {
+      names.push_back(node.node);
+    }
+  }
+  return names;
+}
+
 Finding judge_data(const std::string& directory, std::span<const DataFacts> nodes) {
   Finding finding{.check = "data"};
-  for (const DataFacts& node : nodes) {
-    if (node.error.empty()) continue;
+  const auto failed = std::ranges::find_if(nodes, has_error);
+  if (failed != nodes.end()) {
     finding.verdict = Verdict::fail;
-    finding.text = fmt::format("on {}: {}", node.node, node.error);
+    finding.text = fmt::format("on {}: {}", failed->node, failed->error);
     return finding;
   }
-  std::vector<double> rates;
   const DataFacts* slowest = nullptr;
   for (const DataFacts& node : nodes) {
     if (node.shards != nodes.front().shards) {
@@ -37,10 +69,9 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
           directory, nodes.front().shards, nodes.front().node, node.shards, node.node);
       return finding;
     }
-    rates.push_back(rate_of(node));
     if (slowest == nullptr || rate_of(node) < rate_of(*slowest)) slowest = &node;
   }
-  const double usual = median(std::move(rates));
+  const double usual = median_rate(nodes);
   finding.values = {{"shards", static_cast<double>(slowest->shards)},
                     {"bandwidth_least", rate_of(*slowest)},
                     {"bandwidth_median", usual}};
@@ -49,23 +80,29 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
       nodes.size() > 1 ? fmt::format(" or more by each of {} nodes at once ({} is slowest)",
                                      nodes.size(), slowest->node)
                        : std::string());
-  if (nodes.size() > 2 && slowest->seconds > telling_seconds &&
-      rate_of(*slowest) * slow_factor < usual) {
+  const std::vector<std::string> slow = slow_readers(nodes);
+  if (std::ranges::find(slow, slowest->node) != slow.end()) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
-        "{} reads {} at {} where other nodes read at {} (each step waits for the slowest); look at "
-        "its "
-        "mount, or exclude it with --exclude={}",
-        slowest->node, directory, rate_text(rate_of(*slowest)), rate_text(usual), slowest->node);
+        "{} reads {} at {}{} where other nodes read at {} (each step waits for the slowest); look "
+        "at its mount, or exclude it with --exclude={}",
+        slowest->node, directory, rate_text(rate_of(*slowest)),
+        figures(slowest->reads, [](const ReadFacts& read) { return rate_text(rate_of(read)); }),
+        rate_text(usual), slowest->node);
   }
   return finding;
 }
 
+bool is_slow_rename(double seconds) {
+  return seconds > slow_rename;
+}
+
 Finding judge_run_directory(const RunDirectoryFacts& facts,
                             std::span<const SharedDirectoryFacts> others) {
-  Finding finding{
-      .check = "run-dir",
-      .values = {{"write_bandwidth", facts.write_rate}, {"rename_seconds", facts.rename_seconds}}};
+  const std::vector<double>& renames = facts.rename_seconds;
+  const double rename = renames.empty() ? 0 : std::ranges::min(renames);
+  Finding finding{.check = "run-dir",
+                  .values = {{"write_bandwidth", facts.write_rate}, {"rename_seconds", rename}}};
   const auto judge = [&](Verdict verdict, std::string text) {
     finding.verdict = verdict;
     finding.text = std::move(text);
@@ -104,16 +141,16 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
                     "localflock), or name another",
                     facts.path, other.node));
   }
-  if (facts.rename_seconds > slow_rename) {
+  if (is_slow_rename(rename)) {
     return judge(Verdict::warn,
-                 fmt::format("a rename in {} takes {} (each save ends in one, and waits); name a "
+                 fmt::format("a rename in {} takes {}{} (each save ends in one, and waits); name a "
                              "quicker file system",
-                             facts.path, time_text(facts.rename_seconds)));
+                             facts.path, time_text(rename), figures(renames, time_text)));
   }
   return judge(
       Verdict::ok,
       fmt::format("written at {}, renamed in {}, locks work{}{}", rate_text(facts.write_rate),
-                  time_text(facts.rename_seconds), others.empty() ? "" : " between nodes",
+                  time_text(rename), others.empty() ? "" : " between nodes",
                   facts.no_links.empty()
                       ? std::string()
                       : fmt::format("; no symbolic links ({}): latest and best will be text files "

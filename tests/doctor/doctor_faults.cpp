@@ -6,8 +6,12 @@
 //   DOCTOR_FAULT_LOCKS=1             the file system has no locks
 //   DOCTOR_FAULT_CLOCK=R:SECONDS     rank R's clock is ahead
 //   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it opens the directory PATH
-//   DOCTOR_FAULT_FADE=A:B:RUNS       A and B exchange RUNS series of large messages, slowly; no
-//   more DOCTOR_FAULT_APART=R             rank R does not see the doctor's files of other ranks
+//   DOCTOR_FAULT_FADE=A:B:RUNS       A and B exchange RUNS series of large messages, slowly, then
+//                                    no more
+//   DOCTOR_FAULT_SLOW=A:B:RUNS       A and B exchange RUNS series of large messages slowly
+//   DOCTOR_FAULT_READS=R:RUNS        rank R reads a shard slowly, RUNS times
+//   DOCTOR_FAULT_RENAMES=RUNS        RUNS of the doctor's renames are slow
+//   DOCTOR_FAULT_APART=R             rank R does not see the doctor's files of other ranks
 //   DOCTOR_FAULT_THREADS=R           rank R cannot create threads after MPI has started
 #include <dirent.h>
 #include <dlfcn.h>
@@ -77,19 +81,33 @@ bool is_between(const char* name, int other) {
   return (my_rank() == one && other == two) || (my_rank() == two && other == one);
 }
 
+constexpr int large = 1 << 20;
+
+/// Delays large messages; whether the message is lost.
 bool has_faded(int other, int bytes) {
-  constexpr int large = 1 << 20;
   constexpr auto delay = std::chrono::milliseconds(20);
   static int runs = 0;
   static bool was_large = false;
-  if (!is_between("FADE", other)) return false;
+  const bool fades = is_between("FADE", other);
+  if (!fades && !is_between("SLOW", other)) return false;
   const bool is_large = bytes >= large;
   if (is_large && !was_large) ++runs;
   was_large = is_large;
-  if (!is_large) return false;
-  std::this_thread::sleep_for(delay);
   int slow = 0;
-  return std::sscanf(fault("FADE"), "%*d:%*d:%d", &slow) == 1 && runs > slow;
+  std::sscanf(fault(fades ? "FADE" : "SLOW"), "%*d:%*d:%d", &slow);
+  if (!is_large || (!fades && runs > slow)) return false;
+  std::this_thread::sleep_for(delay);
+  return runs > slow;
+}
+
+int reads = 0;  ///< that the doctor has begun
+
+bool reads_slowly(std::size_t bytes) {
+  int rank = -1;
+  int slow = 0;
+  return bytes == large && fault("READS") != nullptr &&
+         std::sscanf(fault("READS"), "%d:%d", &rank, &slow) == 2 && rank == my_rank() &&
+         reads <= slow;
 }
 
 bool is_loopback(const struct sockaddr* address) {
@@ -165,6 +183,26 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
     return EAGAIN;
   }
   return next<decltype(::pthread_create)>("pthread_create")(thread, attributes, start, argument);
+}
+
+int posix_fadvise(int file, off_t offset, off_t size, int advice) noexcept {
+  if (advice == POSIX_FADV_DONTNEED) ++reads;
+  return next<int(int, off_t, off_t, int)>("posix_fadvise")(file, offset, size, advice);
+}
+
+ssize_t pread(int file, void* data, std::size_t bytes, off_t offset) {
+  if (reads_slowly(bytes)) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  return next<decltype(::pread)>("pread")(file, data, bytes, offset);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  static int renames = 0;
+  const char* slow = fault("RENAMES");
+  if (slow != nullptr && std::strstr(to, "/.lockstep-doctor-") != nullptr &&
+      ++renames <= std::atoi(slow)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  }
+  return next<int(const char*, const char*)>("rename")(from, to);
 }
 
 int flock(int file, int operation) noexcept {

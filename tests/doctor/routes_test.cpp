@@ -1,8 +1,14 @@
 #include "doctor/routes.hpp"
 
+#include "doctor/measure.hpp"
+
 #include <boost/test/unit_test.hpp>
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <thread>
 
 using namespace lockstep::doctor;
 
@@ -21,6 +27,26 @@ BOOST_AUTO_TEST_CASE(a_listener_is_reached) {
   const Listener listener("node7");
 
   for (int i = 0; i < 3; ++i) BOOST_TEST(reach("127.0.0.1", listener.port(), "node7").error == "");
+}
+
+BOOST_AUTO_TEST_CASE(an_address_that_does_not_answer_in_time_is_tried_again) {
+  const lockstep::ListeningSocket socket("check the limits");
+  const auto accept = [&] {
+    pollfd waiting{.fd = socket.descriptor(), .events = POLLIN, .revents = 0};
+    return ::poll(&waiting, 1, 20'000) == 1 ? socket.accept() : lockstep::Descriptor();
+  };
+  const std::jthread server([&] {
+    const lockstep::Descriptor unanswered = accept();
+    static_cast<void>(::send(accept().get(), "node7", 5, MSG_NOSIGNAL));
+  });
+
+  const auto routes = measure_routes({.addresses = {{.interface = "lo", .number = "127.0.0.1"}},
+                                      .port = socket.port(),
+                                      .greeting = "node7"},
+                                     Clock::now() + limit);
+
+  BOOST_REQUIRE(routes.size() == 1u);
+  BOOST_TEST(routes[0].error == "");
 }
 
 BOOST_AUTO_TEST_CASE(another_host_with_the_same_address_is_reported) {

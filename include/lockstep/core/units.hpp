@@ -11,9 +11,11 @@
 /// Human-readable quantities.
 namespace lockstep {
 
-/// "1.3 GB/s"
+/// "1.3 GB/s", "90 MB/s", "270 kB/s"
 [[nodiscard]] inline std::string rate_text(double bytes_per_second) {
+  constexpr double mega = 1e6;
   constexpr double giga = 1e9;
+  if (bytes_per_second < mega) return fmt::format("{:.0f} kB/s", bytes_per_second / 1e3);
   return bytes_per_second < giga ? fmt::format("{:.0f} MB/s", bytes_per_second / 1e6)
                                  : fmt::format("{:.1f} GB/s", bytes_per_second / giga);
 }

@@ -64,13 +64,20 @@ struct SegmentFacts {
   std::uint64_t sent = 0;
   std::uint64_t retransmitted = 0;
 };
-/// Two nodes, as indices into the list of node names.
+/// One measurement between two nodes.
+struct LinkMeasurement {
+  double latency = 0;          ///< by MPI
+  double bandwidth = 0;        ///< by MPI
+  SegmentFacts segments = {};  ///< of both nodes, meanwhile
+};
+/// Two nodes, as indices into the list of node names, and the best that was measured.
 struct NodePairFacts {
   int first = 0;
   int second = 0;
-  double latency = 0;          ///< by MPI
-  double bandwidth = 0;        ///< by MPI
-  SegmentFacts segments = {};  ///< of both nodes, during this measurement
+  double latency = 0;
+  double bandwidth = 0;
+  SegmentFacts segments = {};
+  std::vector<LinkMeasurement> measured = {};  ///< if several times
   std::string error = {};
   std::vector<RouteFacts> routes = {};  ///< from `first` to `second`
   std::vector<RouteFacts> back = {};    ///< from `second` to `first`
@@ -82,12 +89,15 @@ struct ClockFacts {
   double uncertainty = 0;  ///< half the fastest round trip
 };
 
+struct ReadFacts {
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+};
 /// One node's view of --data.
 struct DataFacts {
   std::string node = {};
   std::int64_t shards = 0;
-  std::uint64_t bytes = 0;  ///< bytes read
-  double seconds = 0;
+  std::vector<ReadFacts> reads = {};  ///< at least one, unless there is an error
   std::string error = {};
 };
 
@@ -95,9 +105,9 @@ struct DataFacts {
 struct RunDirectoryFacts {
   enum class Locks { work, refused };
   std::string path = {};
-  std::string error = {};  ///< why it cannot be created or written
-  double write_rate = 0;   ///< including fsync
-  double rename_seconds = 0;
+  std::string error = {};                   ///< why it cannot be created or written
+  double write_rate = 0;                    ///< including fsync
+  std::vector<double> rename_seconds = {};  ///< of each; at least one, unless there is an error
   Locks locks = Locks::work;
   std::string lock_error = {};
   std::string no_links = {};  ///< why it has no symbolic links; empty: it has

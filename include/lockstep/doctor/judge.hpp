@@ -3,11 +3,19 @@
 #include "lockstep/doctor/facts.hpp"
 #include "lockstep/doctor/finding.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
-/// Each check's judgement: a pure function from facts to one finding.
+/// Each check's judgement: a pure function from facts to one finding. A speed is judged by the best
+/// of its measurements, since any may be slow by chance.
 namespace lockstep::doctor {
+
+/// Measurements that a finding about a speed rests on. What the first one finds to be slow is
+/// measured again.
+inline constexpr std::size_t measurements_to_find = 3;
 
 struct WorldFacts {
   int size = 1;  ///< number of ranks according to MPI
@@ -34,14 +42,20 @@ struct SilentRank {
 /// Nothing if no rank knows the place of a GPU.
 [[nodiscard]] std::optional<Finding> judge_locality(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_neighbours(std::span<const LinkFacts> links);
-/// The slowest pair, to measure again, if its bandwidth is far below the median of at least three
-/// pairs, or poor in absolute terms; null: it is not.
-[[nodiscard]] NodePairFacts* slow_pair(std::span<NodePairFacts> pairs);
+/// A pair that judge_nodes() would report, or report a node for, by fewer measurements than
+/// measurements_to_find; null: none.
+[[nodiscard]] NodePairFacts* suspect_pair(std::span<const std::string> nodes,
+                                          std::span<NodePairFacts> pairs);
+/// Adds a measurement of the same pair, or its error.
+void add_measurement(NodePairFacts& pair, const NodePairFacts& again);
 [[nodiscard]] Finding judge_nodes(std::span<const std::string> nodes,
                                   std::span<const NodePairFacts> pairs);
 [[nodiscard]] Finding judge_nccl(const NcclFacts& facts);
 [[nodiscard]] Finding judge_clocks(std::span<const ClockFacts> clocks);
+/// Names of the nodes that read far slower than the median of at least three.
+[[nodiscard]] std::vector<std::string> slow_readers(std::span<const DataFacts> nodes);
 [[nodiscard]] Finding judge_data(const std::string& directory, std::span<const DataFacts> nodes);
+[[nodiscard]] bool is_slow_rename(double seconds);
 [[nodiscard]] Finding judge_run_directory(const RunDirectoryFacts& facts,
                                           std::span<const SharedDirectoryFacts> others);
 [[nodiscard]] Finding judge_space(const SpaceFacts& facts);
