@@ -307,6 +307,19 @@ ValueId Graph::binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOpti
                  .statistics = {}});
 }
 
+void Graph::fix_statistics(const Node& norm) {
+  for (const ParameterId id : norm.parameters) {
+    const Parameter& parameter = parameters_[static_cast<std::size_t>(id)];
+    if (parameter.is_frozen()) continue;
+    fail(ExitStatus::usage,
+         "{}: the running statistics of a norm whose {} is trained cannot be fixed; freeze it",
+         name_, parameter.name);
+  }
+  for (const StatisticId id : norm.statistics) {
+    statistics_[static_cast<std::size_t>(id)].is_fixed = true;
+  }
+}
+
 std::int64_t Graph::parameter_count() const {
   std::int64_t count = 0;
   for (const Parameter& parameter : parameters_) count += parameter.shape.elements();

@@ -25,7 +25,15 @@ ModelAverage::ModelAverage(Engine& engine, ParallelState& state, Optimizer& opti
 
 void ModelAverage::update_statistics(double decay) {
   if (decay == EmaSchedule::unchanged) return;
-  update_average(statistics_, engine_.running_statistics(), decay);
+  const std::span<const float> running = engine_.running_statistics();
+  update_average(statistics_, running, decay);
+  std::size_t begin = 0;
+  for (const RunningStatistic& statistic : engine_.graph().statistics()) {
+    const auto size = static_cast<std::size_t>(statistic.channels);
+    // Without rounding.
+    if (statistic.is_fixed) std::ranges::copy(running.subspan(begin, size), &statistics_[begin]);
+    begin += size;
+  }
 }
 
 void ModelAverage::exchange() {

@@ -22,9 +22,12 @@ TailBucket::TailBucket(const Graph& graph) {
     for (const StatisticId id : node.statistics) {
       const auto channels =
           static_cast<std::size_t>(graph.statistics()[static_cast<std::size_t>(id)].channels);
-      ranges_.push_back({.begin = statistics_,
-                         .end = statistics_ + channels,
-                         .momentum = norm->options.momentum});
+      // Values of fixed statistics stay zero.
+      if (!graph.has_fixed_statistics(node)) {
+        ranges_.push_back({.begin = statistics_,
+                           .end = statistics_ + channels,
+                           .momentum = norm->options.momentum});
+      }
       statistics_ += channels;
     }
   }

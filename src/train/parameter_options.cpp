@@ -26,6 +26,22 @@ void set_matching(Graph& graph, const char* option, const std::string& pattern, 
        graph.parameters().back().name);
 }
 
+void fix_statistics(Graph& graph, const Config& config) {
+  const auto is_frozen = [&](ParameterId id) {
+    return graph.parameters()[static_cast<std::size_t>(id)].is_frozen();
+  };
+  for (const Node& node : graph.nodes()) {
+    if (!node.statistics.empty() && std::ranges::all_of(node.parameters, is_frozen)) {
+      graph.fix_statistics(node);
+    }
+  }
+  if (graph.has_fixed_statistics()) return;
+  fail(ExitStatus::usage,
+       "--frozen-norms running, but no batch norm of {} is frozen (--freeze {} freezes the weight "
+       "and the bias of none); add both to --freeze, or drop --frozen-norms",
+       graph.name(), fmt::join(config.freeze, ","));
+}
+
 }  // namespace
 
 void apply_parameter_options(Graph& graph, const Config& config) {
@@ -38,6 +54,7 @@ void apply_parameter_options(Graph& graph, const Config& config) {
          "--freeze {} freezes all {} parameters of {} (nothing is left to train); freeze fewer",
          fmt::join(config.freeze, ","), graph.parameters().size(), graph.name());
   }
+  if (config.frozen_norms == FrozenNorms::running) fix_statistics(graph, config);
 }
 
 }  // namespace lockstep

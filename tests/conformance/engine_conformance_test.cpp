@@ -525,6 +525,47 @@ BOOST_AUTO_TEST_CASE(frozen_parameters_have_no_gradient) {
   }
 }
 
+/// Freezes the norms for which `chosen` is true, and fixes their statistics.
+template <typename Chosen>
+void fix_norms(Graph& graph, Chosen chosen) {
+  for (const Node& node : graph.nodes()) {
+    if (node.statistics.empty() || !chosen()) continue;
+    for (const ParameterId id : node.parameters) graph.set_lr_scale(id, 0);
+    graph.fix_statistics(node);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(norms_with_fixed_statistics) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    Graph graph = random_graph(seed);
+    std::mt19937 random(seed);
+    fix_norms(graph, [&] { return seed == 1 || random() % 2 == 0; });
+    for (const Candidate& candidate : candidates()) {
+      if (candidate.precision == Precision::fp32 || seed == 2) {
+        check_against_oracle(candidate, graph, 4);
+      }
+    }
+  }
+}
+
+// Their steps include the ReLU, the addition, the norm of a projection or the pool.
+BOOST_AUTO_TEST_CASE(residual_blocks_with_fixed_statistics) {
+  for (const unsigned pattern : {1U, 2U, 3U}) {
+    Graph graph = make_model("mini-resnet", {.image = {.channels = 3, .height = 16, .width = 16},
+                                             .classes = 7,
+                                             .width = 8,
+                                             .stem = Stem::conv7x7,
+                                             .stochastic_depth = 0.3});
+    unsigned number = 0;
+    fix_norms(graph, [&] { return pattern == 3 || ++number % 2 == pattern % 2; });
+    for (const Candidate& candidate : candidates()) {
+      if (candidate.precision == Precision::fp32 || pattern == 3) {
+        check_against_oracle(candidate, graph, 4);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_bottleneck_block) {
   Graph graph("bottleneck", {.channels = 3, .height = 7, .width = 7}, 5);
   ValueId x =

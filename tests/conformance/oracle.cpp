@@ -182,7 +182,7 @@ class Runner {
     Values& variance = batch_[at(node().statistics[1])];
     const auto count = static_cast<double>(to.n * to.h * to.w);
     const Values& input = in(op.input);
-    if (mode_ == Mode::training) {
+    if (mode_ == Mode::training && !graph_.has_fixed_statistics(node())) {
       for (std::size_t i = 0; i < input.size(); ++i) mean[channel(to, i)] += input[i] / count;
       for (std::size_t i = 0; i < input.size(); ++i) {
         variance[channel(to, i)] += std::pow(input[i] - mean[channel(to, i)], 2) / count;
@@ -214,10 +214,11 @@ class Runner {
       scale_gradient[channel(to, i)] += out_gradient()[i] * normalized(i);
     }
     sum_bias_gradient();
+    const double share = graph_.has_fixed_statistics(node()) ? 0 : 1 / count;
     for (std::size_t i = 0; i < input.size(); ++i) {
       const std::size_t c = channel(to, i);
-      const double centred = out_gradient()[i] - parameter_gradient(1)[c] / count -
-                             normalized(i) * scale_gradient[c] / count;
+      const double centred = out_gradient()[i] - parameter_gradient(1)[c] * share -
+                             normalized(i) * scale_gradient[c] * share;
       in_gradient(op.input)[i] +=
           parameter(0)[c] / std::sqrt(variance[c] + op.options.eps) * centred;
     }

@@ -48,6 +48,25 @@ BOOST_AUTO_TEST_CASE(the_tail_holds_all_statistics_and_eight_sums) {
   BOOST_TEST(TailBucket(Graph("none", {.height = 2, .width = 2}, 2)).size() == 8u);
 }
 
+BOOST_AUTO_TEST_CASE(fixed_statistics_stay_as_they_are) {
+  Graph graph = two_norms();
+  const Node& norm = graph.nodes()[1];
+  for (const ParameterId id : norm.parameters) graph.set_lr_scale(id, 0);
+  graph.fix_statistics(norm);
+  const TailBucket tail_bucket(graph);
+  std::vector<float> tail(tail_bucket.size());
+  const std::vector<float> statistics(statistics_count, std::numeric_limits<float>::infinity());
+  std::vector<float> running(statistics_count, 0.3F);
+
+  tail_bucket.fold(tail, statistics, 1);
+  tail_bucket.update_running(tail, 1, running);
+
+  for (std::size_t i = 0; i < statistics_count; ++i) {
+    BOOST_TEST(tail[i] == (i < 6 ? 0 : statistics[i]));
+    BOOST_TEST(running[i] == (i < 6 ? 0.3F : statistics[i]));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(folding_equals_a_running_average_step_by_step) {
   const TailBucket tail_bucket(two_norms());
   for (int micro_steps = 1; micro_steps <= 4; ++micro_steps) {

@@ -115,6 +115,17 @@ class MiniResNetDropping(MiniResNet):
             yield name.replace(".block.", "."), value
 
 
+class MiniResNetTrained(MiniResNet):
+    """With running statistics unlike those of a batch."""
+
+    def __init__(self, channels, classes, width):
+        super().__init__(channels, classes, width)
+        for part in self.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                torch.nn.init.normal_(part.running_mean, 0, 0.3)
+                torch.nn.init.uniform_(part.running_var, 0.5, 2)
+
+
 class SimpleCnn(torch.nn.Module):
     def __init__(self, channels, classes, size):
         super().__init__()
@@ -168,6 +179,7 @@ CASES = {
                                                        "--shortcut", "avgpool"], 3, 14, 10, 4, 3),
     "mini-resnet-dropping": (lambda: MiniResNetDropping(3, 10, 16),
                              ["--model", "mini-resnet", "--width", "16", "--stochastic-depth", "0.4"], 3, 16, 10, 4, 3),
+    "mini-resnet-trained": (lambda: MiniResNetTrained(3, 10, 16), ["--model", "mini-resnet", "--width", "16"], 3, 16, 10, 4, 3),
     "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 2, 3),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=10),
@@ -203,10 +215,22 @@ def groups(module, optimizer, lr):
 
 
 GROUPS = ["--freeze", "conv1.*,layer1.0.*,*bn2.bias", "--lr-scale", "*=7,*=1,layer3.*=3,fc.bias=0.5"]
+def with_frozen_norms(module):
+    """--frozen-norms running: most norms are in the mode of evaluation, between trained convolutions and after a frozen stem."""
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.BatchNorm2d) and not name.startswith("layer3.1."):
+            part.requires_grad_(False).eval()
+    module.conv1.requires_grad_(False)
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return torch.optim.SGD(trained, lr=0.01, momentum=0.9, weight_decay=0.001)
+
+
+FROZEN_NORMS = ["--freeze", "conv1.*,bn1.*,layer[12].*.bn?.*,layer3.0.bn?.*,*.downsample.1.*", "--frozen-norms", "running"]
 GROUP_OPTIMIZERS = {
     # name: (lockstep options, update of a module)
     "sgd-groups": (OPTIMIZERS["sgd"][0] + GROUPS,
                    lambda m: groups(m, lambda p: torch.optim.SGD(p, lr=0, momentum=0.9, weight_decay=0.001), 0.01)),
+    "sgd-frozen-norms": (OPTIMIZERS["sgd"][0] + FROZEN_NORMS, with_frozen_norms),
     "adamw-groups": (OPTIMIZERS["adamw"][0] + GROUPS,
                      lambda m: groups(m, lambda p: torch.optim.AdamW(p, eps=1e-4, weight_decay=0.01), 0.001)),
 }

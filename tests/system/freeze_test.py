@@ -78,6 +78,35 @@ def sharded_runs_train_the_same(folder):
     assert_same_run(folder / "full", folder / "pieces")
 
 
+def norms_with_fixed_statistics_keep_them(folder):
+    """Their statistics keep their bits, those of trained norms change, and all ways to compute a step agree."""
+    data, begin = start(folder)
+    before = arrays(begin, "model")
+    frozen = ["--freeze", "conv1.*,bn1.*,layer1.*,layer2.*.bn?.*", "--frozen-norms", "running", "--init-from", begin]
+    accumulated = ["--accumulate", 2]
+    for name, ranks, more in (("one", 1, ["--ema-decay", 0.7]), ("two", 2, accumulated), ("full", 2, ["--shard", "full", *accumulated]),
+                              ("sync", 2, ["--batch-norm", "sync", *accumulated]), ("recompute", 1, ["--recompute", "norms"]),
+                              ("sizes", 1, ["--image-size", 8, "--image-size-schedule", "12@1"]),
+                              ("device", 1, ["--device", "cuda", "--ema-decay", 0.7]),
+                              ("device-sync", 2, ["--device", "cuda", "--batch-norm", "sync", *accumulated])):
+        if "--device" in more and not os.path.isdir(HOST_MODULE):
+            continue
+        steps = 26 if name == "sizes" else 3  # an epoch has 24
+        run(train_args(data, folder / name, *frozen, *more, "--max-steps", steps), ranks, DEVICE if "--device" in more else None)
+        for group in ("model", "ema") if "--ema-decay" in more else ("model",):
+            after = arrays(latest(folder / name), group)
+            for statistic in (key for key in before if key.endswith(("running_mean", "running_var"))):
+                is_fixed = statistic.startswith(("bn1", "layer1")) or statistic.startswith("layer2") and "downsample" not in statistic
+                assert (after[statistic].tobytes() == before[statistic].tobytes()) == is_fixed, (name, group, statistic)
+        peer = losses(folder / {"full": "two", "device-sync": "sync"}.get(name, "one"))
+        if name in ("recompute", "device", "full", "device-sync"):
+            assert all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(peer, losses(folder / name), strict=True)), (name, peer, losses(folder / name))
+    run(train_args(data, folder / "batch", "--max-steps", 3, *[option for option in frozen if option not in ("--frozen-norms", "running")]))
+    assert abs(losses(folder / "batch")[0] - losses(folder / "one")[0]) > 1e-3, "batch statistics give the same loss"
+    output = run(train_args(data, folder / "refused", "--freeze", "layer1.*.bn1.weight", "--frozen-norms", "running"), expect=USAGE)
+    assert "no batch norm of mini-resnet is frozen" in output, output
+
+
 def patterns_that_match_nothing_or_everything_are_refused(folder):
     data = write_shards(folder / "data")
     for options, text in ((["--freeze", "layer9.*"], "layer9.*, which matches no parameter of mini-resnet"), (["--freeze", "*"], "nothing is left to train"),
@@ -89,4 +118,4 @@ def patterns_that_match_nothing_or_everything_are_refused(folder):
 
 if __name__ == "__main__":
     main([only_parameters_that_are_not_frozen_change, a_norm_for_clipping_leaves_out_frozen_parameters, sharded_runs_train_the_same,
-          patterns_that_match_nothing_or_everything_are_refused])
+          norms_with_fixed_statistics_keep_them, patterns_that_match_nothing_or_everything_are_refused])

@@ -86,10 +86,10 @@ class Program {
   virtual ~Program() = default;
   [[nodiscard]] virtual std::int64_t batch_size() const noexcept = 0;
 
-  /// Training: batch statistics, loss and metrics of all batch_size() samples.
-  /// Inference: running statistics. `batch.size` may be less than batch_size(); metrics then ignore
-  /// the rest of the buffer, which must be finite. A device may still be computing when forward
-  /// returns; call metrics() before the next forward.
+  /// Training: batch statistics, except for norms whose running statistics are fixed; loss and
+  /// metrics of all batch_size() samples. Inference: running statistics. `batch.size` may be less
+  /// than batch_size(); metrics then ignore the rest of the buffer, which must be finite. A device
+  /// may still be computing when forward returns; call metrics() before the next forward.
   virtual void forward(const Batch& batch) = 0;
   /// Metrics of the last forward; waits until it has ended.
   [[nodiscard]] virtual BatchMetrics metrics() = 0;
@@ -103,7 +103,8 @@ class Program {
   virtual void backward(const BackwardOptions& options, BackwardObserver& observer) = 0;
 
   /// Batch statistics of the last training forward, in the order and sizes of Graph::statistics():
-  /// mean and unbiased variance of each batch norm, concatenated.
+  /// mean and unbiased variance of each batch norm, concatenated. Those of norms whose running
+  /// statistics are fixed mean nothing.
   [[nodiscard]] virtual std::span<const float> batch_statistics() = 0;
   /// Logits of the last forward, plain (N, classes).
   [[nodiscard]] virtual std::span<const float> logits() = 0;

@@ -3,6 +3,7 @@
 #include "lockstep/core/shape.hpp"
 #include "lockstep/graph/ops.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,7 +41,8 @@ struct Parameter {
 struct RunningStatistic {
   std::string name;  ///< "bn1.running_mean", "bn1.running_var"
   std::int64_t channels;
-  float initial_value;  ///< 0 for means, 1 for variances
+  float initial_value;    ///< 0 for means, 1 for variances
+  bool is_fixed = false;  ///< training normalises with it, and leaves it as it is
   friend bool operator==(const RunningStatistic&, const RunningStatistic&) = default;
 };
 
@@ -81,6 +83,17 @@ class Graph final {
 
   void set_lr_scale(ParameterId id, double lr_scale) {
     parameters_[static_cast<std::size_t>(id)].lr_scale = lr_scale;
+  }
+
+  /// Fixes the running statistics of a batch norm, whose weight and bias must be frozen.
+  void fix_statistics(const Node& norm);
+  /// Whether a batch norm's running statistics are fixed.
+  [[nodiscard]] bool has_fixed_statistics(const Node& norm) const {
+    return statistics_[static_cast<std::size_t>(norm.statistics.front())].is_fixed;
+  }
+  /// Whether those of any batch norm are.
+  [[nodiscard]] bool has_fixed_statistics() const {
+    return std::ranges::any_of(statistics_, &RunningStatistic::is_fixed);
   }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

@@ -33,6 +33,8 @@ class BatchNormLowering final : public Lowering {
                   : builder.in_format(value, Desc(dims_of(given), type_of(given), Tag::nhwc),
                                       "input of " + name);
     copied_ = source_.buffer != value.buffer;
+    const bool is_fixed = builder.state().graph.has_fixed_statistics(context_.node());
+    const bool takes_statistics = builder.training() && !is_fixed;
     state_ = std::make_shared<BatchNormState>(
         source_.desc(),
         BatchNormState::Options{
@@ -41,7 +43,8 @@ class BatchNormLowering final : public Lowering {
             .mean = context_.node().statistics[0],
             .variance = context_.node().statistics[1],
             .threads = builder.state().threads,
-            .sum = builder.training() ? builder.state().sum_over_ranks : SumOverRanks(),
+            .sum = takes_statistics ? builder.state().sum_over_ranks : SumOverRanks(),
+            .is_fixed = is_fixed,
             .drop = builder.training() ? op_.options.drop : StochasticDepth(),
             .samples = builder.batch_size(),
             .labels = &builder.labels()},
@@ -54,7 +57,7 @@ class BatchNormLowering final : public Lowering {
     operands.add(&Forward::scale, builder.parameter(scale_, channels(), name));
     operands.add(&Forward::shift, builder.parameter(shift_, channels(), name));
     operands.add(&Forward::mask, mask_);
-    if (builder.training()) {
+    if (takes_statistics) {
       builder.emit(operands.step<BatchNormForward>("batch norm " + name, state_), operands.touched);
     } else {
       builder.emit(operands.step<BatchNormInference>("batch norm " + name, state_),

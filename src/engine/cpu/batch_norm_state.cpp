@@ -95,6 +95,7 @@ void BatchNormState::infer(const Forward& operands) {
   }
   std::copy_n(statistics_.of(options_.mean), channels_, mean_.data());
   set_normalization(operands);
+  if (options_.drop.probability > 0) set_row_factors();
   recompute_forward(operands);
 }
 
@@ -110,16 +111,15 @@ void BatchNormState::recompute_forward(const Forward& operands) {
                      .row_factors = row_factors()});
 }
 
-void BatchNormState::backward(const Backward& operands) {
-  const std::uint8_t* const mask = bits_of(operands.mask);
-  void* const masked = data_of(operands.masked);
+void BatchNormState::sum_gradients(const Backward& operands) {
   const std::span<double> sums = passes_.sum_gradients({.source = data_of(operands.source),
                                                         .gradient = data_of(operands.gradient),
                                                         .addend = data_of(operands.gradient_addend),
                                                         .mean = mean_.data(),
-                                                        .mask = mask,
-                                                        .masked = masked,
+                                                        .mask = bits_of(operands.mask),
+                                                        .masked = data_of(operands.masked),
                                                         .row_factors = row_factors()});
+  if (options_.is_fixed) return;  // the message stays zero
   for (std::size_t c = 0; c < channels_; ++c) {
     sums[channels_ + c] *= double{inverse_[c]};  // now of g * normalised value
     shift_gradient_[c] = static_cast<float>(sums[c]);
@@ -127,6 +127,12 @@ void BatchNormState::backward(const Backward& operands) {
   }
   std::ranges::copy(sums, message_.data());
   if (options_.sum) options_.sum(message_.span().first(2 * channels_));
+}
+
+void BatchNormState::backward(const Backward& operands) {
+  const std::uint8_t* const mask = bits_of(operands.mask);
+  void* const masked = data_of(operands.masked);
+  if (!options_.is_fixed || masked != nullptr) sum_gradients(operands);
   if (!operands.target) return;
   // d(source) = scale / deviation * (g - mean of g - normalised * mean of (g * normalised))
   const float* const scale = values_of(operands.scale);

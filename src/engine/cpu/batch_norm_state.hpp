@@ -27,6 +27,7 @@ class BatchNormState final {
     StatisticId variance;
     int threads;
     SumOverRanks sum;                     ///< empty: over this rank's samples
+    bool is_fixed = false;                ///< running statistics, also in training
     StochasticDepth drop = {};            ///< in training
     std::int64_t samples = 0;             ///< of a batch
     const BatchLabels* labels = nullptr;  ///< of the batch that forward computes
@@ -57,7 +58,7 @@ class BatchNormState final {
   void forward(const Forward& operands);
   /// Recomputes forward's values with forward's statistics.
   void recompute_forward(const Forward& operands);
-  /// Uses the loaded running statistics.
+  /// Uses the loaded running statistics, also as forward with fixed ones.
   void infer(const Forward& operands);
   void backward(const Backward& operands);
 
@@ -67,6 +68,8 @@ class BatchNormState final {
 
  private:
   void take_in_statistics(std::span<const double> sums);
+  /// Computes the parameters' gradients, and what the source's gradient needs.
+  void sum_gradients(const Backward& operands);
   void set_normalization(const Forward& operands);
   void set_row_factors();
   /// Null: none.
@@ -78,7 +81,7 @@ class BatchNormState final {
   Options options_;
   StatisticsBlock& statistics_;
   std::size_t channels_;
-  double count_ = 0;               ///< values per channel on all ranks
+  double count_ = 1;               ///< values per channel on all ranks
   AlignedBuffer<double> message_;  ///< reduction buffer: two sums per channel, and the count
   // (C,), padded like the layout
   AlignedBuffer<float> reference_;  ///< offset of the sums: one value of the channel

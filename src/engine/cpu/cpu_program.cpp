@@ -41,7 +41,7 @@ void CpuProgram::lower_all() {
       builder.make(plain(builder.batch_shape(graph.input()), builder.activations()));
   builder.emit_copy("input images", source, input);
   builder.set_value(graph.input(), input);
-  if (!options_.training) {
+  if (!options_.training || state_->graph.has_fixed_statistics()) {
     builder.emit("running statistics", {}, [this](void*) {
       statistics_.statistics.load(state_->running_statistics.span(), statistics_.block.span());
     });

@@ -29,12 +29,13 @@ class NormLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     extent_ = builder.extent(options_.norm_id).matrix();
     const Tensor x = builder.value(options_.norm.input);
-    if (builder.training() && builder.state().sum_over_ranks) {
+    const bool takes = takes_statistics(builder, node_);
+    if (takes && builder.state().sum_over_ranks) {
       ranks_ =
           std::make_shared<RankSums>(*builder.state().device, builder.exchange(),
                                      builder.state().sum_over_ranks, extent_.rows, extent_.padded);
     }
-    if (builder.training()) emit_norm_statistics(builder, node_, extent_, x, ranks_);
+    if (takes) emit_norm_statistics(builder, node_, extent_, x, ranks_);
     if (options_.fused_away) return builder.set_value(options_.output, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
@@ -73,7 +74,11 @@ class NormLowering final : public Lowering {
         added_ != nullptr
             ? std::optional(norm_sums(builder, *added_, builder.value(*options_.residual)))
             : std::nullopt;
-    emit_parameter_gradients(builder, incoming, sums, added);
+    if (sums.is_fixed && !added && !incoming.second) {
+      for (const ParameterId id : node_.parameters) builder.skip(id);
+    } else {
+      emit_parameter_gradients(builder, incoming, sums, added);
+    }
 
     const Tensor dy = incoming.sum;
     // A sum computed here is already masked by the ReLU.

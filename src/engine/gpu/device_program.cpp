@@ -135,7 +135,8 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
 void DeviceProgram::forward(const Batch& batch) {
   Device& device = *state_->device;
   LaunchContext context = take(batch);
-  if (!options_.training) statistics_.load(device, state_->running_statistics.span());
+  if (!options_.training || state_->graph.has_fixed_statistics())
+    statistics_.load(device, state_->running_statistics.span());
   DeviceTimeline* const timeline = timeline_now();
   const Step& first = lists_.forward.front();
   timeline != nullptr ? timeline->run(first, context) : first.run(context);

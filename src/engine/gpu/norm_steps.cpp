@@ -37,6 +37,9 @@ void NormSumsOperands::list(std::vector<Tensor>& touched) const {
 }
 
 NormGradient NormSumsOperands::gradient(const LaunchContext& context, void* dx) const {
+  if (is_fixed) {
+    for (const Tensor& sums : {weight, bias}) context.device.clear(context.at(sums), bytes);
+  }
   return {.x = context.at(x),
           .norm = norm.at(context),
           .weight_gradient = context.as<float>(weight),
@@ -49,7 +52,9 @@ NormSumsOperands norm_sums(ProgramBuilder& builder, const Node& node, Tensor x) 
   return {.x = x,
           .norm = norm_operands(builder, node),
           .weight = builder.make(bytes),
-          .bias = builder.make(bytes)};
+          .bias = builder.make(bytes),
+          .bytes = bytes,
+          .is_fixed = !takes_statistics(builder, node)};
 }
 
 NormSums NormSumsTarget::at(const LaunchContext& context) const {
@@ -74,6 +79,10 @@ NormSumsTarget norm_sums_target(ProgramBuilder& builder, const Node& node,
   return {.sums = sums,
           .weight = gradient_of(node.parameters[0]),
           .bias = gradient_of(node.parameters[1])};
+}
+
+bool takes_statistics(ProgramBuilder& builder, const Node& node) {
+  return builder.training() && !builder.state().graph.has_fixed_statistics(node);
 }
 
 void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent, Tensor x,

@@ -28,7 +28,11 @@ struct NormSumsOperands {
   NormOperands norm;
   Tensor weight;
   Tensor bias;
+  std::size_t bytes;  ///< of each
+  /// Whether statistics do not depend on the batch, so that the data gradient needs sums of zero.
+  bool is_fixed;
   void list(std::vector<Tensor>& touched) const;
+  /// Clears the sums of fixed statistics.
   [[nodiscard]] NormGradient gradient(const LaunchContext& context, void* dx) const;
 };
 /// Of a node's norm, whose input is `x`.
@@ -46,6 +50,8 @@ struct NormSumsTarget {
                                               const NormSumsOperands& sums,
                                               std::vector<Tensor>& touched);
 
+/// Whether a pass normalises with statistics of the batch.
+[[nodiscard]] bool takes_statistics(ProgramBuilder& builder, const Node& node);
 /// The statistics of a norm of x over the batch, or, if not null, over `ranks`.
 void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent, Tensor x,
                           const std::shared_ptr<RankSums>& ranks);

@@ -38,7 +38,7 @@ class PooledNormLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     extent_ = pool_extent(builder, id_, pool_, pool_options_);
     const Tensor x = builder.value(op_.input);
-    if (builder.training()) {
+    if (takes_statistics(builder, node_)) {
       emit_norm_statistics(builder, node_, builder.extent(id_).matrix(), x, nullptr);
     }
     const Tensor y = builder.make_like(pool_);
