@@ -41,7 +41,44 @@ std::string text(const std::vector<float>& mean, const std::vector<float>& std) 
   return fmt::format("mean [{:.4g}], std [{:.4g}]", fmt::join(mean, ", "), fmt::join(std, ", "));
 }
 
+/// "[1.2, 1.3]", or "1.2" if all are equal to four digits.
+std::string text(const std::vector<float>& values) {
+  std::vector<std::string> digits;
+  digits.reserve(values.size());
+  for (const float value : values) digits.push_back(fmt::format("{:.4g}", value));
+  const bool equal = std::ranges::count(digits, digits.front()) == std::ssize(digits);
+  return equal ? digits.front() : fmt::format("[{}]", fmt::join(digits, ", "));
+}
+
 }  // namespace
+
+std::string normalization_change(const WeightsNormalization& weights, const Config& given) {
+  const std::vector<float> mean(given.mean.begin(), given.mean.end());
+  const std::vector<float> std(given.std.begin(), given.std.end());
+  const std::size_t channels =
+      std::max({mean.size(), std.size(), weights.mean.size(), weights.std.size()});
+  const auto fits = [channels](const auto& values) {
+    return values.size() == 1 || values.size() == channels;
+  };
+  if (!fits(mean) || !fits(std) || !fits(weights.mean) || !fits(weights.std)) return {};
+  if (!differ(mean, weights.mean) && !differ(std, weights.std)) return {};
+  const auto of = [](const std::vector<float>& values, std::size_t channel) {
+    return values[values.size() == 1 ? 0 : channel];
+  };
+  std::vector<float> scale;
+  std::vector<float> shift;
+  scale.reserve(channels);
+  shift.reserve(channels);
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    scale.push_back(of(weights.std, channel) / of(std, channel));
+    shift.push_back((of(weights.mean, channel) - of(mean, channel)) / of(std, channel));
+  }
+  return fmt::format(
+      "{} was trained with {}, but --mean and --std give {} (normalised inputs are multiplied by "
+      "{} "
+      "and shifted by {}, so its results differ); drop the options to normalise as in its training",
+      weights.file, text(weights.mean, weights.std), text(mean, std), text(scale), text(shift));
+}
 
 WeightsNormalization broadcast_normalization(const CheckpointInfo& info, const std::string& file,
                                              Communicator& comm) {
@@ -67,6 +104,10 @@ std::string normalize_as_trained(const WeightsNormalization& weights, const Data
         "{} does not say what its inputs were normalised with; the data set's {} are used (--mean "
         "and --std name others, as ImageNet's for torchvision's weights)",
         weights.file, text(data.mean, data.std));
+  }
+  if (!takes_mean || !takes_std) {
+    std::string warning = normalization_change(weights, config);
+    if (!warning.empty()) return warning;
   }
   const bool mean_differs = takes_mean && data.states_mean && differ(weights.mean, data.mean);
   const bool std_differs = takes_std && data.states_std && differ(weights.std, data.std);

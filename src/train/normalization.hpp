@@ -6,19 +6,11 @@
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/train/run_plan.hpp"
+#include "lockstep/train/weights_normalization.hpp"
 
 #include <string>
-#include <vector>
 
 namespace lockstep {
-
-/// A file of weights, and the channel means and standard deviations of its training inputs; empty:
-/// not in the file.
-struct WeightsNormalization {
-  std::string file;
-  std::vector<float> mean;
-  std::vector<float> std;
-};
 
 /// Broadcasts rank 0's values; collective. Error(bad_input) if they are not usable.
 [[nodiscard]] WeightsNormalization broadcast_normalization(const CheckpointInfo& info,
@@ -27,7 +19,8 @@ struct WeightsNormalization {
 
 /// Normalises inputs as in the training of the weights: sets --mean and --std, if not given, to the
 /// weights' values in `config`; resolve_run() uses the data set's for those still empty. Returns a
-/// warning if the data set states other values or the weights state none, else an empty text.
+/// warning if the given values or those that the data set states are others, or if the weights
+/// state none, else an empty text.
 [[nodiscard]] std::string normalize_as_trained(const WeightsNormalization& weights,
                                                const DatasetInfo& data, Config& config);
 

@@ -44,19 +44,45 @@ BOOST_AUTO_TEST_CASE(the_weights_values_override_the_data_sets_and_a_warning_nam
   BOOST_TEST(says(warning, "split val of shards has mean [0.75, 0.25]"), warning);
 }
 
-BOOST_AUTO_TEST_CASE(given_values_are_kept_without_a_warning) {
-  const WeightsNormalization weights{.file = "w.h5", .mean = {0.5F}, .std = {0.25F}};
+BOOST_AUTO_TEST_CASE(given_values_are_kept_and_a_warning_says_how_they_change_inputs) {
+  const WeightsNormalization weights{.file = "w.h5", .mean = {0.5F, 0.25F}, .std = {0.25F}};
+  const DatasetInfo data = data_set({0.1F}, {0.2F}, true);
   Config config;
   config.mean = {0.125};
   config.std = {0.75};
 
-  BOOST_TEST(normalize_as_trained(weights, data_set({0.1F}, {0.2F}, true), config).empty());
-  BOOST_TEST(normalize_as_trained({.file = "w.h5", .mean = {}, .std = {}},
-                                  data_set({0.1F}, {0.2F}, true), config)
-                 .empty());
+  const std::string warning = normalize_as_trained(weights, data, config);
 
   BOOST_TEST(config.mean == std::vector<double>{0.125}, boost::test_tools::per_element());
   BOOST_TEST(config.std == std::vector<double>{0.75}, boost::test_tools::per_element());
+  BOOST_TEST(says(warning, "w.h5 was trained with mean [0.5, 0.25], std [0.25]"), warning);
+  BOOST_TEST(says(warning, "give mean [0.125], std [0.75]"), warning);
+  // A pixel of 1 was (1 - 0.5) / 0.25 = 2, and is (1 - 0.125) / 0.75 = 2 / 3 + 0.5.
+  BOOST_TEST(says(warning, "multiplied by 0.3333 and shifted by [0.5, 0.1667]"), warning);
+}
+
+BOOST_AUTO_TEST_CASE(one_given_statistic_is_compared_beside_the_other_of_the_weights) {
+  const WeightsNormalization weights{.file = "w.h5", .mean = {0.5F}, .std = {0.25F}};
+  Config config;
+  config.std = {0.82 * 0.25};
+
+  const std::string warning = normalize_as_trained(weights, data_set({0.1F}, {0.2F}, true), config);
+
+  BOOST_TEST(says(warning, "give mean [0.5], std [0.205]"), warning);
+  BOOST_TEST(says(warning, "multiplied by 1.22 and shifted by 0"), warning);
+}
+
+BOOST_AUTO_TEST_CASE(given_values_of_the_weights_or_for_weights_without_values_give_no_warning) {
+  const DatasetInfo data = data_set({0.1F}, {0.2F}, true);
+  const auto warning_of = [&](const WeightsNormalization& weights) {
+    Config config;
+    config.mean = {0.125};
+    config.std = {0.75};
+    return normalize_as_trained(weights, data, config);
+  };
+
+  BOOST_TEST(warning_of({.file = "w.h5", .mean = {}, .std = {}}).empty());
+  BOOST_TEST(warning_of({.file = "w.h5", .mean = {0.125F, 0.12501F}, .std = {0.75F}}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(equal_values_or_a_data_set_without_values_give_no_warning) {
