@@ -2,6 +2,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -108,6 +110,24 @@ const Tensors& tensors_of(const CheckpointReader& reader, StoredModel from) {
 }
 
 }  // namespace
+
+const char* to_string(StoredModel model) noexcept {
+  return model == StoredModel::ema ? "ema" : "current";
+}
+
+StoredModel chosen_model(const CheckpointReader& reader, std::optional<bool> ema) {
+  return ema.value_or(!reader.ema().empty()) ? StoredModel::ema : StoredModel::current;
+}
+
+std::string chosen_model_text(const CheckpointReader& reader, StoredModel chosen) {
+  if (reader.ema().empty()) return {};
+  if (chosen == StoredModel::current) return "those of the last step; --ema takes their average";
+  const std::optional<TrainingState>& state = reader.info().state;
+  return fmt::format("their average{}; --no-ema takes those of the last step",
+                     state && state->step == state->best_step
+                         ? ", by which this checkpoint was the best so far"
+                         : "");
+}
 
 TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
   return [&graph, seed](ParameterId id) {

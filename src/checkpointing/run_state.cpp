@@ -101,8 +101,11 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
     values = initial_values(graph, static_cast<std::uint64_t>(config.seed));
     if (start.reader) {
       const InitHead head = start.state ? InitHead::keep : config.init_head;
-      values = stored_parameters(*start.reader, graph, {.head = head, .otherwise = values});
-      load_statistics(*start.reader, graph, StoredModel::current, engine.running_statistics());
+      const StoredModel from =
+          start.state ? StoredModel::current : chosen_model(*start.reader, std::nullopt);
+      values = stored_parameters(*start.reader, graph,
+                                 {.from = from, .head = head, .otherwise = values});
+      load_statistics(*start.reader, graph, from, engine.running_statistics());
     }
     averaged_values = values;
     if (average != nullptr) std::ranges::copy(engine.running_statistics(), averaged.begin());

@@ -29,7 +29,7 @@ Config evaluated_config() {
 struct EvalArguments {
   std::string checkpoint;
   std::string split = "val";
-  bool ema = false;
+  std::optional<bool> ema;  ///< nullopt: if the file has an average
   Config config = evaluated_config();
   double eval_crop_ratio = 0;                               ///< 0: the training run's
   std::int64_t eval_resize = 0;                             ///< as eval_crop_ratio
@@ -55,8 +55,10 @@ OptionTable<EvalArguments> eval_options() {
            {{.name = "data", .help = "directory of shards to evaluate on"}})
       .add(&EvalArguments::split,
            {.name = "split", .help = "split of --data to evaluate", .unit = ""})
-      .add(&EvalArguments::ema,
-           {.name = "ema", .help = "evaluate the average of the weights, /ema", .unit = ""})
+      .add(&EvalArguments::ema, "auto",
+           {.name = "ema",
+            .help = "evaluate the average of the weights, /ema; auto: if the file has one",
+            .unit = ""})
       .add(&EvalArguments::config, train,
            {{.name = "model", .help = "network; empty: the checkpoint's"},
             {.name = "width", .help = "width of --model, as for train"},
@@ -170,13 +172,18 @@ void print_classes(const std::vector<ClassResult>& classes) {
 void print_result(const EvaluationResult& result, const EvalArguments& arguments,
                   const std::string& input) {
   if (arguments.json) {
-    nlohmann::ordered_json json{{"input", input},      {"samples", result.samples},
-                                {"loss", result.loss}, {"top1", result.top1},
-                                {"top5", result.top5}, {"seconds", result.seconds}};
+    nlohmann::ordered_json json{{"images", input},
+                                {"samples", result.samples},
+                                {"loss", result.loss},
+                                {"top1", result.top1},
+                                {"top5", result.top5},
+                                {"seconds", result.seconds},
+                                {"weights", result.ema ? "ema" : "current"}};
     if (arguments.per_class) json["classes"] = to_json(result.classes);
     print_json(json);
     return;
   }
+  if (!result.weights_text.empty()) fmt::print("weights: {}\n", result.weights_text);
   fmt::print("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
              result.loss, 100 * result.top1, 100 * result.top5);
   if (arguments.per_class) print_classes(result.classes);

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -33,7 +34,7 @@ Config exported_config() {
 
 struct ExportArguments {
   std::string checkpoint;
-  bool ema = false;
+  std::optional<bool> ema;  ///< nullopt: if the file has an average
   ExportFormat format = ExportFormat::torchvision;
   std::string output;
   bool overwrite = false;
@@ -52,8 +53,10 @@ OptionTable<ExportArguments> export_options() {
                     "onnx: the network up to its logits, opset 17",
             .unit = "",
             .choices = {"torchvision", "safetensors", "onnx"}})
-      .add(&ExportArguments::ema,
-           {.name = "ema", .help = "export the average of the weights, /ema", .unit = ""})
+      .add(&ExportArguments::ema, "auto",
+           {.name = "ema",
+            .help = "export the average of the weights, /ema; auto: if the file has one",
+            .unit = ""})
       .add(&ExportArguments::output, {.name = "output", .help = "file to write", .unit = ""})
       .add(&ExportArguments::overwrite,
            {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
@@ -142,15 +145,19 @@ struct Exported {
   std::int64_t classes = 0;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
+  std::string weights;
+  std::string weights_text;
 };
 
 Exported export_model(const ExportArguments& arguments) {
   check_output(arguments);
-  TrainedModel model = read_trained_model(arguments.checkpoint, arguments.config,
-                                          arguments.ema ? StoredModel::ema : StoredModel::current);
+  auto [model, weights_text] =
+      read_trained_model(arguments.checkpoint, arguments.config, arguments.ema);
   Exported exported{.model = model.graph.name(),
                     .classes = model.graph.classes(),
-                    .parameters = model.graph.parameter_count()};
+                    .parameters = model.graph.parameter_count(),
+                    .weights = model.weights,
+                    .weights_text = std::move(weights_text)};
   if (arguments.fold_batch_norm) model = fold_batch_norms(model);
   const FileParts parts = encode(model, arguments);
   for (const FilePart& part : parts) exported.bytes += part.size();
@@ -166,12 +173,14 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
                 {"model", exported.model},
                 {"classes", exported.classes},
                 {"parameters", exported.parameters},
-                {"bytes", exported.bytes}});
+                {"bytes", exported.bytes},
+                {"weights", exported.weights}});
     return;
   }
   fmt::print("{}: {} of {} classes, {} parameters, {} ({})\n", escape_line(arguments.output),
              escape_line(exported.model), exported.classes, exported.parameters,
              size_text(static_cast<double>(exported.bytes)), format);
+  if (!exported.weights_text.empty()) fmt::print("weights: {}\n", exported.weights_text);
 }
 
 }  // namespace

@@ -78,8 +78,10 @@ std::vector<float> either(const std::vector<double>& first, const std::vector<fl
 
 }  // namespace
 
-TrainedModel read_trained_model(const std::string& path, const Config& given, StoredModel from) {
+StoredTrainedModel read_trained_model(const std::string& path, const Config& given,
+                                      std::optional<bool> ema) {
   const CheckpointReader reader(path, CheckpointUse::weights);
+  const StoredModel from = chosen_model(reader, ema);
   const CheckpointInfo& info = reader.info();
   const Config run = named_model(path, info, given);
   ModelOptions options{.image = image_of(path, info, run, given),
@@ -112,7 +114,8 @@ TrainedModel read_trained_model(const std::string& path, const Config& given, St
     model.parameters.push_back(parameters(static_cast<ParameterId>(id)));
   }
   model.statistics = stored_statistics(reader, model.graph, from);
-  return model;
+  model.weights = to_string(from);
+  return {.model = std::move(model), .weights_text = chosen_model_text(reader, from)};
 }
 
 }  // namespace lockstep::cli

@@ -150,7 +150,9 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
   report.text += line("slots", join(slots));
   if (!reader.ema().empty()) {
     report.text +=
-        line("ema", fmt::format("average of the weights, {} tensors", reader.ema().size()));
+        line("ema", fmt::format("average of the weights, {} tensors; taken by eval, export and "
+                                "--init-from (--no-ema: not by eval and export)",
+                                reader.ema().size()));
   }
   if (checkpoint.classes > 0) report.text += line("classes", std::to_string(checkpoint.classes));
   report.text += line("names", join(checkpoint.class_names));

@@ -57,7 +57,8 @@ class Folding final {
                 .std = source.std,
                 .class_names = source.class_names,
                 .step = source.step,
-                .epoch = source.epoch} {}
+                .epoch = source.epoch,
+                .weights = source.weights} {}
 
   TrainedModel fold() {
     for (std::size_t value = 0; value < values_.size(); ++value) {

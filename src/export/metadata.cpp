@@ -32,6 +32,7 @@ std::vector<std::pair<std::string, std::string>> metadata(const TrainedModel& mo
       {"classes", std::to_string(model.graph.classes())},
       {"step", number(model.step)},
       {"epoch", number(model.epoch)},
+      {"weights", model.weights},
       {"mean", list(model.mean)},
       {"std", list(model.std)},
       {"class_names", list(model.class_names)}};

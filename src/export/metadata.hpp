@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// What is known of a model, as names and texts: model, input (C, H, W), classes, step, epoch,
-/// mean, std, class_names. Lists are JSON. Leaves out what is unknown.
+/// weights, mean, std, class_names. Lists are JSON. Leaves out what is unknown.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> metadata(const TrainedModel& model);
 
 }  // namespace lockstep

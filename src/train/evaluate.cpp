@@ -22,8 +22,10 @@ namespace {
 
 /// The parts of a checkpoint that eval needs on every rank.
 struct LoadedWeights {
-  std::optional<CheckpointReader> reader;  ///< rank 0's
-  Config config;                           ///< the run's, or the default with the request's model
+  std::optional<CheckpointReader> reader;   ///< rank 0's
+  StoredModel from = StoredModel::current;  ///< rank 0's
+  std::string text;                         ///< rank 0's: chosen_model_text()
+  Config config;                            ///< the run's, or the default with the request's model
   std::string convolutions;  ///< rank 0's: the run's convolution algorithms, to reproduce its
                              ///< evaluations
   WeightsNormalization normalization;
@@ -37,6 +39,8 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
     loaded.reader.emplace(request.checkpoint, CheckpointUse::weights);
+    loaded.from = chosen_model(*loaded.reader, request.ema);
+    loaded.text = chosen_model_text(*loaded.reader, loaded.from);
     info = loaded.reader->info();
     if (!info.state && request.model.empty()) {
       fail(ExitStatus::usage,
@@ -68,6 +72,21 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   loaded.normalization = broadcast_normalization(info, request.checkpoint, comm);
   comm.barrier();
   return loaded;
+}
+
+/// The run's configuration without what is of training alone, and with the request's data. A batch
+/// of one sample per rank passes the checks on batches; resolve_run checks the rest.
+Config without_training(Config config, const EvaluationRequest& request) {
+  config.global_batch_size = 0;
+  config.batch_size = 1;
+  config.accumulate = 1;
+  config.stochastic_depth = 0;
+  config.loader_threads = request.loader_threads;
+  config.data = request.data;
+  config.synthetic = false;
+  config.mean = request.mean;
+  config.std = request.std;
+  return config;
 }
 
 /// Runs the evaluation, and writes the results of samples that were requested.
@@ -142,10 +161,6 @@ std::string set_resizing(const EvaluationRequest& request, const DatasetInfo& da
   return {};
 }
 
-StoredModel stored_model(const EvaluationRequest& request) {
-  return request.ema ? StoredModel::ema : StoredModel::current;
-}
-
 /// On rank 0, Error(usage) if the size of the images makes other layers than that of the run's.
 void require_trained_layers(const LoadedWeights& loaded, const Graph& graph, RunPlan plan,
                             const EvaluationRequest& request, const ModelFunction& own_model) {
@@ -180,17 +195,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   const auto [data, note] =
       match_data(loaded.classes, open_dataset(request.data, request.split, comm));
 
-  // A batch of one sample per rank passes the checks on batches; resolve_run checks the rest.
-  Config config = loaded.config;
-  config.global_batch_size = 0;
-  config.batch_size = 1;
-  config.accumulate = 1;
-  config.stochastic_depth = 0;  // of training alone
-  config.loader_threads = request.loader_threads;
-  config.data = request.data;
-  config.synthetic = false;
-  config.mean = request.mean;
-  config.std = request.std;
+  Config config = without_training(loaded.config, request);
   const DatasetInfo& info = data->info();
   require_outputs(info, loaded.config, request);
   const std::string dropped = set_resizing(request, info, config);
@@ -218,7 +223,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
   collectively(comm, [&] {
-    if (loaded.reader) load_model(*loaded.reader, engine, stored_model(request));
+    if (loaded.reader) load_model(*loaded.reader, engine, loaded.from);
   });
   loaded.reader.reset();
   require_agreement(comm, layout_text(engine), "the parameters' layout",
@@ -230,7 +235,12 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   loading.cores = job.binding.allowed;
   loading.threads = loader_threads(config.loader_threads, loading, job.binding.share);
   EvaluatorOptions options{.loader = loading, .batch_size = request.batch_size};
-  return run_evaluation(request, engine, *data, comm, std::move(options));
+  EvaluationRequest chosen = request;
+  chosen.ema = loaded.from == StoredModel::ema;
+  EvaluationResult result = run_evaluation(chosen, engine, *data, comm, std::move(options));
+  result.ema = *chosen.ema;
+  result.weights_text = std::move(loaded.text);
+  return result;
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "evaluation_record.hpp"
 
 #include "class_results.hpp"
+#include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
@@ -74,14 +75,17 @@ EvaluationRecord::EvaluationRecord(const EvaluationRequest& request, const Graph
   }
   if (!request.confusion.empty()) confusion_.emplace(request.confusion, titles(classes_));
   if (request.predictions.empty()) return;
-  predictions_.emplace(request.predictions,
-                       PredictionSource{.checkpoint = file_name(request.checkpoint),
-                                        .model = graph.name(),
-                                        .split = data.split,
-                                        .samples = data.samples,
-                                        .classes = graph.classes(),
-                                        .class_names = data.class_names,
-                                        .data_identity = data.identity});
+  predictions_.emplace(
+      request.predictions,
+      PredictionSource{.checkpoint = file_name(request.checkpoint),
+                       .weights = to_string(request.ema.value_or(false) ? StoredModel::ema
+                                                                        : StoredModel::current),
+                       .model = graph.name(),
+                       .split = data.split,
+                       .samples = data.samples,
+                       .classes = graph.classes(),
+                       .class_names = data.class_names,
+                       .data_identity = data.identity});
 }
 
 void EvaluationRecord::add(const EvaluatedSamples& samples) {

@@ -22,7 +22,8 @@ void check_output_paths(const EvaluationRequest& request);
 /// Rank 0's results per class, confusion matrix and predictions, as requested.
 class EvaluationRecord final {
  public:
-  /// Starts the files. Error(cannot_write), as add() and finish().
+  /// Starts the files; `request.ema` says which weights are evaluated. Error(cannot_write), as
+  /// add() and finish().
   EvaluationRecord(const EvaluationRequest& request, const Graph& graph, const DatasetInfo& data);
   void add(const EvaluatedSamples& samples);
   /// Publishes the files; call after all samples were added. Returns the results per class.

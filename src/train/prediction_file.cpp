@@ -23,6 +23,7 @@ void write_attributes(const h5::File& file, const PredictionSource& source) {
   h5::write_string(file, "format", "lockstep-predictions");
   h5::write_int64(file, "version", 1);
   h5::write_string(file, "checkpoint", source.checkpoint);
+  h5::write_string(file, "weights", source.weights);
   h5::write_string(file, "model", source.model);
   h5::write_string(file, "split", source.split);
   h5::write_int64(file, "classes", source.classes);

@@ -13,6 +13,7 @@ namespace lockstep {
 /// What the logits of a PredictionFile are of; its attributes.
 struct PredictionSource {
   std::string checkpoint;  ///< name of the file
+  std::string weights;     ///< "current", or "ema" for their average
   std::string model;
   std::string split;
   std::int64_t samples = 0;

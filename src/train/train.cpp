@@ -186,7 +186,13 @@ void Run::report_start_point() {
   for (const std::string& warning : unlikely_values(plan_.plan.config, plan_.plan.global_batch)) {
     reporter_->warn(warning);
   }
-  if (!start_.state) return;
+  if (!start_.state) {
+    if (start_.reader && !start_.reader->ema().empty()) {
+      reporter_->say(
+          fmt::format("starts from the average of the weights in {}", config_.init_from));
+    }
+    return;
+  }
   describe_resume(*reporter_, start_, state_, geometry_);
   for (const std::string& line : consequences_) reporter_->say(line);
   for (const ConfigDifference& change : changes_) {

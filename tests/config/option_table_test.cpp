@@ -144,7 +144,8 @@ namespace {
 /// A command that reuses options of Tea, with another default.
 struct Tray {
   Tea tea = {.leaf = "black"};
-  std::optional<Leaf> spare;
+  std::optional<Leaf> spare = {};
+  std::optional<bool> cover = {};
 };
 
 OptionTable<Tray> tray_options() {
@@ -153,7 +154,8 @@ OptionTable<Tray> tray_options() {
       .add(&Tray::tea, tea_options(),
            {{.name = "leaf"}, {.name = "cups", .help = "of the tray", .min = 2}, {.name = "pot"}})
       .add(&Tray::spare, "none",
-           {.name = "spare", .help = "in reserve", .unit = "", .choices = {"green", "black"}});
+           {.name = "spare", .help = "in reserve", .unit = "", .choices = {"green", "black"}})
+      .add(&Tray::cover, "auto", {.name = "cover", .help = "over it", .unit = ""});
   return table;
 }
 
@@ -187,4 +189,16 @@ BOOST_AUTO_TEST_CASE(an_optional_choice_also_accepts_none) {
                         static_cast<void>(tray_options().parse({"--spare", "x"}));
                       }),
                       "one of none, green, black"));
+}
+
+BOOST_AUTO_TEST_CASE(an_optional_switch_is_absent_unless_it_is_given) {
+  BOOST_TEST(!tray_options().parse({}).value.cover.has_value());
+  BOOST_TEST((tray_options().parse({"--cover"}).value.cover == true));
+  BOOST_TEST((tray_options().parse({"--no-cover"}).value.cover == false));
+  BOOST_TEST((tray_options().parse({"--cover=false"}).value.cover == false));
+  BOOST_TEST(tray_options().get({.cover = true}, "cover") == "true");
+  BOOST_TEST(tray_options().get({}, "cover") == "auto");
+  tray_options().check_values({});
+  BOOST_TEST(contains(tray_options().help(), "--[no-]cover"));
+  BOOST_TEST(contains(tray_options().help(), "over it [auto]"));
 }

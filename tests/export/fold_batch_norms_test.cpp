@@ -69,10 +69,12 @@ BOOST_AUTO_TEST_CASE(other_norms_and_all_other_ops_stay) {
   x = graph.max_pool(x, {.kernel = 2, .stride = 1});
   x = graph.avg_pool(x, {.kernel = 2, .stride = 1, .padding = 1});
   end(graph, graph.global_avg_pool(x));
-  const TrainedModel model = test::with_values(std::move(graph));
+  TrainedModel model = test::with_values(std::move(graph));
+  model.weights = "ema";
 
   const TrainedModel folded = fold_batch_norms(model);
 
+  BOOST_TEST(folded.weights == "ema");
   BOOST_TEST(folded.graph.fingerprint() == model.graph.fingerprint());
   BOOST_TEST((folded.parameters == model.parameters));
   BOOST_TEST((folded.statistics == model.statistics));

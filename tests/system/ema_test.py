@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the moving average of the weights (--ema-decay): its values, resuming, evaluations, eval --ema and export --ema."""
+"""Tests the moving average of the weights (--ema-decay): its values, resuming, evaluations, and which weights eval, export and --init-from take."""
 
 import random
 import struct
@@ -103,15 +103,19 @@ def evaluations_report_both_and_leave_training_unchanged(folder):
             if not path.exists():  # in the middle of an epoch, and not a new best one
                 continue
             evaluated += 1
-            for options, prefix in (([], ""), (["--ema"], "ema_")):
+            for options, prefix in (([], "ema_"), (["--no-ema"], "")):
                 found = json.loads(run(["eval", "--checkpoint", path, "--data", data, "--threads", 1, "--batch-size", 4, "--json",
                                         "--device", device, *options], ranks, env=GPU))
+                assert found["weights"] == ("ema" if prefix else "current"), found
                 assert abs(found["loss"] - event[prefix + "loss"]) < 1e-6, (found, event)
                 assert found["top1"] == event[prefix + "top1"] and found["top5"] == event[prefix + "top5"], (found, event)
         assert evaluated >= 2, both
         best = max(both, key=lambda event: event["ema_top1"])
         assert state(latest(averaged))["best_step"] == best["step"], both
         assert os.readlink(averaged / "checkpoints" / "best") == checkpoint(averaged, best["step"]).name, both
+        found = run(["eval", "--checkpoint", averaged / "checkpoints" / "best", "--data", data, "--device", device], ranks, env=GPU)
+        assert f'top-1 {100 * state(latest(averaged))["best_top1"]:.2f} %' in found, (found, both)
+        assert "weights: their average, by which this checkpoint was the best so far; --no-ema takes" in found, found
 
 
 def the_average_is_exported_and_inspected_and_its_absence_is_an_error(folder):
@@ -124,11 +128,13 @@ def the_average_is_exported_and_inspected_and_its_absence_is_an_error(folder):
     run(train_args(data, with_average, "--max-steps", 3, "--ema-decay", 0.6))
     run(train_args(data, without, "--max-steps", 3))
     output = folder / "model.safetensors"
-    for options, name in (([], "model"), (["--ema"], "ema")):
-        run(["export", latest(with_average), "--format", "safetensors", "--output", output, "--overwrite", *options])
+    for options, name in (([], "ema"), (["--ema"], "ema"), (["--no-ema"], "model")):
+        printed = run(["export", latest(with_average), "--format", "safetensors", "--output", output, "--overwrite", *options])
+        assert ("weights: their average; --no-ema" if name == "ema" else "weights: those of the last step; --ema") in printed, printed
         content = output.read_bytes()
         length, = struct.unpack("<Q", content[:8])
         header, values = json.loads(content[8:8 + length]), content[8 + length:]
+        assert header["__metadata__"]["weights"] == name.replace("model", "current"), header["__metadata__"]
         for tensor, expected in group(latest(with_average), name).items():
             assert values[slice(*header[tensor]["data_offsets"])] == expected.tobytes(), f"{tensor} is not that of /{name}"
     for command_line in (["eval", "--checkpoint", latest(without), "--data", data, "--ema"],
@@ -140,12 +146,35 @@ def the_average_is_exported_and_inspected_and_its_absence_is_an_error(folder):
     for run_dir, has in ((with_average, True), (without, False)):
         assert json.loads(run(["inspect", latest(run_dir), "--json"]))["ema"] is has
         assert ("average of the weights" in run(["inspect", latest(run_dir)])) is has
+        printed = run(["eval", "--checkpoint", latest(run_dir), "--data", data, "--predictions", folder / "p.h5", "--overwrite"])
+        assert ("weights: " in printed) is has, printed
+        with h5py.File(folder / "p.h5") as file:
+            assert file.attrs["weights"] == (b"ema" if has else b"current"), dict(file.attrs)
     # A damaged average: the file does not verify, and a run does not resume from it.
     with h5py.File(latest(with_average), "r+") as file:
         file["ema/fc.weight"][0, 0] += 1
     assert "ema/fc.weight does not verify" in run(["inspect", latest(with_average)], expect=BAD_INPUT)
     assert "ema/fc.weight does not verify" in run(train_args(data, with_average, "--ema-decay", 0.6), ranks=2, expect=BAD_INPUT)
     assert "belongs to --ema-decay" in run(train_args(data, folder / "new", "--ema-every", 2), expect=USAGE)
+
+
+def a_new_run_starts_from_the_average(folder):
+    """With a learning rate that changes no bit. --init-head new leaves the average's other layers."""
+    data = with_validation(folder)
+    run(train_args(data, folder / "first", "--max-steps", 3, "--ema-decay", 0.6))
+    shutil.copy(latest(folder / "first"), folder / "without.h5")
+    with h5py.File(folder / "without.h5", "r+") as file:
+        del file["ema"]
+    for name, source, options in (("average", latest(folder / "first"), []), ("head", latest(folder / "first"), ["--init-head", "new"]),
+                                  ("weights", folder / "without.h5", [])):
+        args = train_args(data, folder / name, "--init-from", source, "--max-steps", 1, *options)
+        args[args.index("--lr") + 1] = "1e-30"
+        printed = run(args, ranks=2)
+        assert ("starts from the average of the weights in" in printed) is (name != "weights"), printed
+        expected, found = group(latest(folder / "first"), "model" if name == "weights" else "ema"), group(latest(folder / name), "model")
+        for tensor, values in expected.items():
+            same_values = values.tobytes() == found[tensor].tobytes()
+            assert "running" in tensor or same_values is not (name == "head" and tensor.startswith("fc.")), (name, tensor)
 
 
 def a_resumed_run_may_begin_change_or_end_the_average(folder):
@@ -172,4 +201,4 @@ def a_resumed_run_may_begin_change_or_end_the_average(folder):
 if __name__ == "__main__":
     main([twenty_updates_are_those_of_pytorch, a_run_resumed_at_any_step_has_the_same_average,
           evaluations_report_both_and_leave_training_unchanged, the_average_is_exported_and_inspected_and_its_absence_is_an_error,
-          a_resumed_run_may_begin_change_or_end_the_average])
+          a_new_run_starts_from_the_average, a_resumed_run_may_begin_change_or_end_the_average])

@@ -71,7 +71,7 @@ def results_agree_with_each_other(folder, env=None, device="cpu"):
         assert f'{attributes.pop("data_identity"):08x}' == identity
         assert {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()} == {
             "format": "lockstep-predictions", "version": 1, "checkpoint": "step-00000012.h5", "model": "mini-resnet", "split": "val",
-            "classes": 10}, attributes
+            "classes": 10, "weights": "current"}, attributes
 
         exact = logits.astype("f8")
         largest = exact.max(1)

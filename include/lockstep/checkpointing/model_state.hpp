@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,14 @@ using TensorValues = std::function<std::vector<float>(ParameterId)>;
 [[nodiscard]] TensorValues initial_values(const Graph& graph, std::uint64_t seed);
 /// Which model of a file: `/model`, or its moving average, `/ema`.
 enum class StoredModel { current, ema };
+/// "current" or "ema".
+[[nodiscard]] const char* to_string(StoredModel model) noexcept;
+/// The model that readers of weights take from a file: what `ema` says, else the average if there
+/// is one, by which the run chose its best checkpoint.
+[[nodiscard]] StoredModel chosen_model(const CheckpointReader& reader, std::optional<bool> ema);
+/// Which of two models was taken, and the option of eval and export that takes the other; empty:
+/// the file has no average.
+[[nodiscard]] std::string chosen_model_text(const CheckpointReader& reader, StoredModel chosen);
 struct StoredParameters {
   StoredModel from = StoredModel::current;
   InitHead head = InitHead::keep;

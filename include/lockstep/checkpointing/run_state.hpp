@@ -34,8 +34,9 @@ struct RunStart {
 void broadcast_model(Engine& engine, Communicator& comm);
 
 /// Sets each rank's parameters and optimizer slots to initial values or to those in rank 0's
-/// checkpoint. The average (null: none) starts as the parameters if the checkpoint has none.
-/// Collective. Error(bad_input) on all ranks if the file is of another network.
+/// checkpoint; a new run takes the average from its file if there is one. The run's average (null:
+/// none) starts as the parameters if the checkpoint has none. Collective. Error(bad_input) on all
+/// ranks if the file is of another network.
 void start_model(const RunStart& start, const Config& config, Engine& engine,
                  StateTransfer& transfer, Optimizer& optimizer, Communicator& comm,
                  ModelAverage* average);

@@ -93,13 +93,17 @@ class OptionTable final {
     return *this;
   }
 
-  /// Adds an enum's option that also takes the word `absent`, for nullopt.
+  /// Adds an enum's option that also takes the word `absent`, for nullopt; or a switch, which is
+  /// nullopt unless it is given.
   template <typename T>
   OptionTable& add(std::optional<T> Struct::*member, const std::string& absent, OptionSpec spec) {
-    const std::vector<std::string> values = spec.choices;
+    constexpr bool is_switch = std::is_same_v<T, bool>;
+    const std::vector<std::string> values =
+        is_switch ? std::vector<std::string>{"false", "true"} : spec.choices;
+    spec.choices = values;
     spec.choices.insert(spec.choices.begin(), absent);
     entries_.push_back({.spec = std::move(spec),
-                        .is_switch = false,
+                        .is_switch = is_switch,
                         .is_integer = false,
                         .set =
                             [=](const OptionSpec& own, Struct& target, const std::string& text) {

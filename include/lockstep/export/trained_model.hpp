@@ -20,6 +20,7 @@ struct TrainedModel {
   std::vector<std::string> class_names = {};  ///< empty: unknown
   std::optional<std::int64_t> step = {};      ///< optimizer steps done; nullopt: unknown
   std::optional<std::int64_t> epoch = {};     ///< epoch of the next step; nullopt: unknown
+  std::string weights = {};  ///< "current", or "ema": their average; empty: unknown
 };
 
 }  // namespace lockstep

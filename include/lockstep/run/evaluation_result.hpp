@@ -21,6 +21,8 @@ struct EvaluationResult {
   double top5 = 0;
   double seconds = 0;
   std::vector<ClassResult> classes = {};  ///< by label, on rank 0, if requested
+  bool ema = false;                       ///< of a checkpoint's average, on rank 0
+  std::string weights_text = {};          ///< chosen_model_text(), on rank 0
 };
 
 /// An evaluation during training.

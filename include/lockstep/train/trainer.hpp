@@ -65,9 +65,9 @@ struct EvaluationRequest {
   std::string checkpoint;
   std::string data;
   std::string split = "val";
-  bool ema = false;        ///< evaluate the average of the weights
-  std::string model;       ///< empty: the checkpoint's
-  std::int64_t width = 0;  ///< with `model`, as the two below
+  std::optional<bool> ema = {};  ///< evaluate the average of the weights; nullopt: if there is one
+  std::string model;             ///< empty: the checkpoint's
+  std::int64_t width = 0;        ///< with `model`, as the two below
   Stem stem = Stem::standard;
   Shortcut shortcut = Shortcut::convolution;
   std::int64_t image_size = 0;   ///< 0: the run's in evaluations, else the data set's
