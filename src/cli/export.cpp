@@ -77,7 +77,8 @@ OptionTable<ExportArguments> export_options() {
        {.name = "stem", .help = "stem of --model, as for train"},
        {.name = "shortcut", .help = "shortcuts of --model, as for train"},
        {.name = "image-size",
-        .help = "height and width of the network's input; 0: the checkpoint's"},
+        .help = "height and width of the network's input; 0: that of the training run's "
+                "evaluations"},
        {.name = "channels", .help = "image channels; 0: the checkpoint's, else 3"},
        {.name = "mean",
         .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's"},
@@ -141,23 +142,17 @@ FileParts encode(const TrainedModel& model, const ExportArguments& arguments) {
 }
 
 struct Exported {
-  std::string model;
-  std::int64_t classes = 0;
+  StoredTrainedModel stored;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
-  std::string weights;
-  std::string weights_text;
 };
 
 Exported export_model(const ExportArguments& arguments) {
   check_output(arguments);
-  auto [model, weights_text] =
-      read_trained_model(arguments.checkpoint, arguments.config, arguments.ema);
-  Exported exported{.model = model.graph.name(),
-                    .classes = model.graph.classes(),
-                    .parameters = model.graph.parameter_count(),
-                    .weights = model.weights,
-                    .weights_text = std::move(weights_text)};
+  Exported exported{.stored =
+                        read_trained_model(arguments.checkpoint, arguments.config, arguments.ema)};
+  TrainedModel& model = exported.stored.model;
+  exported.parameters = model.graph.parameter_count();
   if (arguments.fold_batch_norm) model = fold_batch_norms(model);
   const FileParts parts = encode(model, arguments);
   for (const FilePart& part : parts) exported.bytes += part.size();
@@ -165,22 +160,62 @@ Exported export_model(const ExportArguments& arguments) {
   return exported;
 }
 
+nlohmann::ordered_json to_json(const Exported& exported, const ExportArguments& arguments) {
+  using Json = nlohmann::ordered_json;
+  const TrainedModel& model = exported.stored.model;
+  const ImageShape image = model.graph.image();
+  const auto values = [](const std::vector<float>& of) {
+    return of.empty() ? Json(nullptr) : Json::parse(value_list(of));
+  };
+  return {
+      {"path", arguments.output},
+      {"format", export_options().get(arguments, "format")},
+      {"model", model.graph.name()},
+      {"classes", model.graph.classes()},
+      {"parameters", exported.parameters},
+      {"bytes", exported.bytes},
+      {"weights", model.weights},
+      {"input", {image.channels, image.height, image.width}},
+      {"mean", values(model.mean)},
+      {"std", values(model.std)},
+      {"resize", model.resize ? Json(*model.resize) : Json(nullptr)},
+      {"interpolation", model.interpolation.empty() ? Json(nullptr) : Json(model.interpolation)}};
+}
+
+/// What the exported network computes with, in the names of torchvision.transforms.
+void print_input(const TrainedModel& model, const ExportArguments& arguments) {
+  const ImageShape image = model.graph.image();
+  const std::string size =
+      fmt::format("input: {}x{}x{}", image.channels, image.height, image.width);
+  if (arguments.include_normalization) {
+    fmt::print("{}, pixels from 0 to 255\n", size);
+  } else if (model.mean.empty() || model.std.empty()) {
+    fmt::print("{}, normalised with a mean and std that the checkpoint does not name\n", size);
+  } else {
+    fmt::print("{}, ToTensor(), Normalize(mean={}, std={})\n", size, value_list(model.mean),
+               value_list(model.std));
+  }
+  if (!model.resize) return;
+  fmt::print("JPEG images, as in evaluations: Resize({}), {}, CenterCrop({})\n", *model.resize,
+             model.interpolation,
+             image.height == image.width ? std::to_string(image.height)
+                                         : fmt::format("({}, {})", image.height, image.width));
+}
+
 void print_result(const Exported& exported, const ExportArguments& arguments) {
-  const std::string format = export_options().get(arguments, "format");
+  if (!exported.stored.warning.empty()) print_warning(exported.stored.warning);
   if (arguments.json) {
-    print_json({{"path", arguments.output},
-                {"format", format},
-                {"model", exported.model},
-                {"classes", exported.classes},
-                {"parameters", exported.parameters},
-                {"bytes", exported.bytes},
-                {"weights", exported.weights}});
+    print_json(to_json(exported, arguments));
     return;
   }
+  const TrainedModel& model = exported.stored.model;
   fmt::print("{}: {} of {} classes, {} parameters, {} ({})\n", escape_line(arguments.output),
-             escape_line(exported.model), exported.classes, exported.parameters,
-             size_text(static_cast<double>(exported.bytes)), format);
-  if (!exported.weights_text.empty()) fmt::print("weights: {}\n", exported.weights_text);
+             escape_line(model.graph.name()), model.graph.classes(), exported.parameters,
+             size_text(static_cast<double>(exported.bytes)),
+             export_options().get(arguments, "format"));
+  if (!exported.stored.weights_text.empty())
+    fmt::print("weights: {}\n", exported.stored.weights_text);
+  print_input(model, arguments);
 }
 
 }  // namespace
@@ -201,11 +236,11 @@ ExitStatus run_export(Invocation& invocation) {
     return ExitStatus::ok;
   }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
-    Exported exported;
+    std::optional<Exported> exported;  // of the first rank
     collectively(job.comm(), [&] {
       if (job.is_first()) exported = export_model(arguments);
     });
-    if (job.is_first()) print_result(exported, arguments);
+    if (exported) print_result(*exported, arguments);
     return ExitStatus::ok;
   });
 }

@@ -1,11 +1,14 @@
 #include "export_checkpoint.hpp"
 
+#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/train/weights_normalization.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <variant>
 
@@ -41,6 +44,7 @@ ImageShape image_of(const std::string& path, const CheckpointInfo& info, const C
                     const Config& given) {
   ImageShape image = info.image.value_or(
       ImageShape{.channels = run.channels, .height = run.image_size, .width = run.image_size});
+  if (const std::int64_t size = evaluation_size(run); size != 0) image.height = image.width = size;
   if (given.channels != 0) image.channels = given.channels;
   if (given.image_size != 0) image.height = image.width = given.image_size;
   if (image.channels == 0) image.channels = default_channels;
@@ -76,6 +80,17 @@ std::vector<float> either(const std::vector<double>& first, const std::vector<fl
   return second.empty() ? std::vector<float>(third.begin(), third.end()) : second;
 }
 
+/// Sets how the run's evaluations resize JPEG images, if its configuration says so.
+void set_resize(const Config& run, TrainedModel& model) {
+  if (run.eval_resize == 0 && run.eval_crop_ratio == 0) return;
+  const ImageShape image = model.graph.image();
+  model.resize = run.eval_resize != 0
+                     ? run.eval_resize
+                     : std::llround(static_cast<double>(std::max(image.height, image.width)) /
+                                    run.eval_crop_ratio);
+  model.interpolation = train_options().get(run, "eval-interpolation");
+}
+
 }  // namespace
 
 StoredTrainedModel read_trained_model(const std::string& path, const Config& given,
@@ -108,6 +123,7 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
   if (info.state) {
     model.step = info.state->step;
     model.epoch = info.state->epoch;
+    set_resize(run, model);
   }
   const TensorValues parameters = stored_parameters(reader, model.graph, {.from = from});
   for (std::size_t id = 0; id < model.graph.parameters().size(); ++id) {
@@ -115,7 +131,15 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
   }
   model.statistics = stored_statistics(reader, model.graph, from);
   model.weights = to_string(from);
-  return {.model = std::move(model), .weights_text = chosen_model_text(reader, from)};
+  Config used;
+  used.mean.assign(model.mean.begin(), model.mean.end());
+  used.std.assign(model.std.begin(), model.std.end());
+  std::string warning = normalization_change(
+      {.file = path, .mean = either({}, info.mean, run.mean), .std = either({}, info.std, run.std)},
+      used);
+  return {.model = std::move(model),
+          .weights_text = chosen_model_text(reader, from),
+          .warning = std::move(warning)};
 }
 
 }  // namespace lockstep::cli

@@ -12,6 +12,7 @@ namespace lockstep::cli {
 struct StoredTrainedModel {
   TrainedModel model;
   std::string weights_text;  ///< chosen_model_text()
+  std::string warning;       ///< normalization_change() of `given`
 };
 
 /// The model in a checkpoint or a file with only /model, or the model's average: chosen_model() of

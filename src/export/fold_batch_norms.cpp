@@ -58,7 +58,9 @@ class Folding final {
                 .class_names = source.class_names,
                 .step = source.step,
                 .epoch = source.epoch,
-                .weights = source.weights} {}
+                .weights = source.weights,
+                .resize = source.resize,
+                .interpolation = source.interpolation} {}
 
   TrainedModel fold() {
     for (std::size_t value = 0; value < values_.size(); ++value) {

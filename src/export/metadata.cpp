@@ -7,11 +7,6 @@
 namespace lockstep {
 namespace {
 
-/// JSON with the shortest digits that give the same float; nlohmann's would be a double's.
-std::string list(const std::vector<float>& values) {
-  return values.empty() ? std::string() : fmt::format("[{}]", fmt::join(values, ", "));
-}
-
 std::string list(const std::vector<std::string>& names) {
   using nlohmann::json;
   return names.empty() ? std::string()
@@ -24,6 +19,10 @@ std::string number(std::optional<std::int64_t> value) {
 
 }  // namespace
 
+std::string value_list(const std::vector<float>& values) {
+  return values.empty() ? std::string() : fmt::format("[{}]", fmt::join(values, ", "));
+}
+
 std::vector<std::pair<std::string, std::string>> metadata(const TrainedModel& model) {
   const ImageShape image = model.graph.image();
   std::vector<std::pair<std::string, std::string>> all{
@@ -33,8 +32,10 @@ std::vector<std::pair<std::string, std::string>> metadata(const TrainedModel& mo
       {"step", number(model.step)},
       {"epoch", number(model.epoch)},
       {"weights", model.weights},
-      {"mean", list(model.mean)},
-      {"std", list(model.std)},
+      {"mean", value_list(model.mean)},
+      {"std", value_list(model.std)},
+      {"resize", number(model.resize)},
+      {"interpolation", model.interpolation},
       {"class_names", list(model.class_names)}};
   std::erase_if(all, [](const auto& entry) { return entry.second.empty(); });
   return all;

@@ -71,10 +71,14 @@ BOOST_AUTO_TEST_CASE(other_norms_and_all_other_ops_stay) {
   end(graph, graph.global_avg_pool(x));
   TrainedModel model = test::with_values(std::move(graph));
   model.weights = "ema";
+  model.resize = 256;
+  model.interpolation = "bilinear";
 
   const TrainedModel folded = fold_batch_norms(model);
 
   BOOST_TEST(folded.weights == "ema");
+  BOOST_TEST((folded.resize == 256));
+  BOOST_TEST(folded.interpolation == "bilinear");
   BOOST_TEST(folded.graph.fingerprint() == model.graph.fingerprint());
   BOOST_TEST((folded.parameters == model.parameters));
   BOOST_TEST((folded.statistics == model.statistics));

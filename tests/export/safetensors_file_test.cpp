@@ -31,13 +31,16 @@ BOOST_AUTO_TEST_CASE(a_file_is_the_length_of_the_header_the_header_and_the_tenso
   model.step = 258;
   model.epoch = 2;
   model.weights = "ema";
+  model.resize = 232;
+  model.interpolation = "bicubic";
 
   const std::string bytes = joined(safetensors_file(model));
 
   std::string header =
       R"({"__metadata__":{"format":"pt","producer":"lockstep )" + version() +
       R"(","model":"tiny","input":"[1, 2, 1]","classes":"1","step":"258","epoch":"2",)"
-      R"("weights":"ema","mean":"[0.485]","std":"[0.25]","class_names":"[\"a \\\"cat\\\"\"]"},)"
+      R"("weights":"ema","mean":"[0.485]","std":"[0.25]","resize":"232",)"
+      R"("interpolation":"bicubic","class_names":"[\"a \\\"cat\\\"\"]"},)"
       R"("bn.num_batches_tracked":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
       R"("bn.weight":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},)"
       R"("bn.bias":{"dtype":"F32","shape":[1],"data_offsets":[12,16]},)"

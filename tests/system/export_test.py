@@ -63,12 +63,16 @@ def the_network_comes_from_the_checkpoint_or_from_options(folder):
     with h5py.File(checkpoint) as file:
         assert tensors == {name: (file["model"][name].shape, file["model"][name][...].tobytes()) for name in file["model"]}
     assert metadata["model"] == "mini-resnet" and metadata["input"] == "[3, 12, 12]" and metadata["step"] == "2", metadata
-    assert metadata["mean"] == "[0.4, 0.5, 0.6]" and metadata["std"] == "[0.25, 0.25, 0.25]", metadata
+    assert metadata["weights"] == "current" and metadata["mean"] == "[0.4, 0.5, 0.6]" and metadata["std"] == "[0.25, 0.25, 0.25]", metadata
     named = ["--model", "mini-resnet", "--width", 8, "--image-size", 12]
     bare, same = exported(weights_of(checkpoint, folder / "weights.h5"), *named)
     assert same == tensors and bare["classes"] == "10" and "step" not in bare and "mean" not in bare, bare
     given, same = exported(folder / "weights.h5", *named, "--mean", "0.1", "--std", "0.2")
     assert same == tensors and given["mean"] == "[0.1]" and given["std"] == "[0.2]", given
+    assert "warning: " not in export(checkpoint, output, "--overwrite", "--std", "0.25")
+    printed = export(checkpoint, output, "--overwrite", "--std", "0.2")
+    assert "std [0.25, 0.25, 0.25], but --mean and --std give mean [0.4, 0.5, 0.6], std [0.2] (normalised inputs are multiplied by 1.25 and" in printed
+    assert "ToTensor(), Normalize(mean=[0.4, 0.5, 0.6], std=[0.2])" in printed, printed
     # Another size of images than in training; a file that does not say the size.
     assert exported(checkpoint, "--image-size", 20)[0]["input"] == "[3, 20, 20]"
     assert exported(without_image(checkpoint, folder / "old.h5"), "--image-size", 12) == (metadata, tensors)
@@ -79,6 +83,27 @@ def the_network_comes_from_the_checkpoint_or_from_options(folder):
         assert says in printed and not (folder / "none").exists(), printed
 
 
+def the_input_is_that_of_evaluations(folder):
+    try:
+        from PIL import Image
+    except ImportError as missing:
+        raise Skipped(missing) from missing
+    import io
+    image = io.BytesIO()
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 50, 3), "u1")).save(image, "JPEG")
+    content = {"encoded": np.frombuffer(image.getvalue() * 8, "u1"), "offsets": np.arange(9).astype("u8") * len(image.getvalue()),
+               "labels": np.arange(8)}
+    data = write_shards(folder / "data", samples=8, shards=1, images=None, **content)
+    run(train_args(data, folder / "run", "--max-steps", 1, "--image-size", 16, "--eval-size", 24, "--eval-crop-ratio", 0.6))
+    result = json.loads(export(latest(folder / "run"), folder / "out", "--json"))
+    assert (result["input"], result["resize"], result["interpolation"]) == ([3, 24, 24], 40, "bilinear"), result
+    metadata, _ = read_safetensors(folder / "out")
+    assert (metadata["input"], metadata["resize"], metadata["interpolation"]) == ("[3, 24, 24]", "40", "bilinear"), metadata
+    printed = export(latest(folder / "run"), folder / "onnx", file_format="onnx")
+    assert "input: 3x24x24, ToTensor()" in printed and "Resize(40), bilinear, CenterCrop(24)" in printed, printed
+    assert "input: 3x24x24, pixels from 0 to 255" in export(latest(folder / "run"), folder / "pixels", "--include-normalization", file_format="onnx")
+
+
 def each_rank_count_writes_one_file_and_prints_one_line(folder):
     checkpoint = trained(folder)
     for file_format in FORMATS:
@@ -86,7 +111,7 @@ def each_rank_count_writes_one_file_and_prints_one_line(folder):
         for ranks in (1, 2, 3, 4):
             output = folder / f"{file_format}-{ranks}"
             printed = export(checkpoint, output, "--json", file_format=file_format, ranks=ranks)
-            result = json.loads(printed)
+            result = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
             assert result["bytes"] == output.stat().st_size and result["model"] == "mini-resnet" and result["classes"] == 10, result
             written.add(output.read_bytes())
         assert len(written) == 1, f"{file_format} differs between runs"
@@ -175,5 +200,5 @@ def impossible_weights_are_refused(folder):
 
 
 if __name__ == "__main__":
-    main([the_network_comes_from_the_checkpoint_or_from_options, each_rank_count_writes_one_file_and_prints_one_line, existing_files_are_kept,
+    main([the_network_comes_from_the_checkpoint_or_from_options, the_input_is_that_of_evaluations, each_rank_count_writes_one_file_and_prints_one_line, existing_files_are_kept,
           what_cannot_be_exported_is_refused, a_failed_write_leaves_nothing, a_limit_of_file_sizes_is_a_failed_write, impossible_weights_are_refused])
