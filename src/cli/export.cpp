@@ -12,6 +12,7 @@
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/run/progress.hpp"
 #include "model_options.hpp"
+#include "torchvision_module.hpp"
 
 #include <fmt/format.h>
 
@@ -145,6 +146,7 @@ struct Exported {
   StoredTrainedModel stored;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
+  std::string misfit = {};  ///< torchvision_misfit()
 };
 
 Exported export_model(const ExportArguments& arguments) {
@@ -153,11 +155,17 @@ Exported export_model(const ExportArguments& arguments) {
                         read_trained_model(arguments.checkpoint, arguments.config, arguments.ema)};
   TrainedModel& model = exported.stored.model;
   exported.parameters = model.graph.parameter_count();
+  exported.misfit = torchvision_misfit(model.graph);
   if (arguments.fold_batch_norm) model = fold_batch_norms(model);
   const FileParts parts = encode(model, arguments);
   for (const FilePart& part : parts) exported.bytes += part.size();
   write_parts_atomically(arguments.output, parts);
   return exported;
+}
+
+std::string module_of(const Exported& exported) {
+  return fmt::format("torchvision.models.{}(num_classes={})", exported.stored.model.graph.name(),
+                     exported.stored.model.graph.classes());
 }
 
 nlohmann::ordered_json to_json(const Exported& exported, const ExportArguments& arguments) {
@@ -167,7 +175,7 @@ nlohmann::ordered_json to_json(const Exported& exported, const ExportArguments& 
   const auto values = [](const std::vector<float>& of) {
     return of.empty() ? Json(nullptr) : Json::parse(value_list(of));
   };
-  return {
+  Json json{
       {"path", arguments.output},
       {"format", export_options().get(arguments, "format")},
       {"model", model.graph.name()},
@@ -180,6 +188,10 @@ nlohmann::ordered_json to_json(const Exported& exported, const ExportArguments& 
       {"std", values(model.std)},
       {"resize", model.resize ? Json(*model.resize) : Json(nullptr)},
       {"interpolation", model.interpolation.empty() ? Json(nullptr) : Json(model.interpolation)}};
+  if (arguments.format != ExportFormat::onnx) {
+    json["module"] = exported.misfit.empty() ? Json(module_of(exported)) : Json(nullptr);
+  }
+  return json;
 }
 
 /// What the exported network computes with, in the names of torchvision.transforms.
@@ -204,6 +216,12 @@ void print_input(const TrainedModel& model, const ExportArguments& arguments) {
 
 void print_result(const Exported& exported, const ExportArguments& arguments) {
   if (!exported.stored.warning.empty()) print_warning(exported.stored.warning);
+  if (arguments.format == ExportFormat::torchvision && !exported.misfit.empty()) {
+    print_warning(fmt::format(
+        "no module of torchvision.models loads {} ({}); build a module with its layers, "
+        "or use --format onnx",
+        arguments.output, exported.misfit));
+  }
   if (arguments.json) {
     print_json(to_json(exported, arguments));
     return;
@@ -215,6 +233,9 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
              export_options().get(arguments, "format"));
   if (!exported.stored.weights_text.empty())
     fmt::print("weights: {}\n", exported.stored.weights_text);
+  if (arguments.format != ExportFormat::onnx && exported.misfit.empty()) {
+    fmt::print("loads into: {}\n", module_of(exported));
+  }
   print_input(model, arguments);
 }
 

@@ -10,6 +10,10 @@ PACKING = pathlib.Path(__file__).parents[2] / "docs" / "packing.md"
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "file-formats.md"
 
 
+def python_on_the_page():
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+
+
 def the_code_on_the_page_runs(folder):
     try:
         import torch
@@ -17,7 +21,7 @@ def the_code_on_the_page_runs(folder):
     except ImportError as missing:
         print(f"skipped: the_code_on_the_page_runs: {missing}")
         return
-    shard, weights, figures, renaming, *conversions, exported = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    shard, weights, figures, renaming, *conversions, exported = python_on_the_page()
     (folder / "data").mkdir()
     os.chdir(folder)
     exec(shard, {})
@@ -77,6 +81,58 @@ def convert_weights(conversions, model):
     assert pathlib.Path("from-torch.h5").exists() and pathlib.Path("from-script.h5").exists()
 
 
+def the_lines_that_load_weights_take_the_average_and_refuse_other_networks(folder):
+    """The module computes the logits that eval writes; the lines and export name what does not fit."""
+    try:
+        import torch
+        import torchvision  # noqa: F401
+    except ImportError as missing:
+        raise Skipped(missing) from missing
+    _, weights, *_, exported = python_on_the_page()
+    os.chdir(folder)
+    data = write_shards(folder / "data", samples=16, shards=1, shape=(64, 64, 3))
+
+    def trained(name, model, *options):
+        run(["train", *options, "--model", model, "--run-dir", name, "--batch-size", 4, "--threads", 1, "--max-steps", 2])
+        pathlib.Path("resnet18.h5").unlink(missing_ok=True)
+        os.symlink(latest(name), "resnet18.h5")
+        return run(["export", "resnet18.h5", "--format", "torchvision", "--output", "resnet18.pt", "--overwrite"])
+
+    printed = trained("fits", "resnet18", "--data", data, "--mean", "0.4,0.5,0.6", "--std", "0.25", "--ema-decay", 0.5)
+    assert "loads into: torchvision.models.resnet18(num_classes=10)\n" in printed and "warning" not in printed, printed
+    assert "input: 3x64x64, ToTensor(), Normalize(mean=[0.4, 0.5, 0.6], std=[0.25, 0.25, 0.25])" in printed, printed
+    logits = {}
+    for option in ("--ema", "--no-ema"):
+        run(["eval", "--checkpoint", "resnet18.h5", "--data", data, "--split", "train", option, "--predictions", "p.h5", "--overwrite"])
+        with h5py.File("p.h5") as file:
+            logits[option] = file["logits"][...]
+    with h5py.File(data / "train-00000-of-00001.h5") as file:
+        images = torch.tensor(file["images"][...]).permute(0, 3, 1, 2) / 255
+    inputs = (images - torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)) / 0.25
+    for lines in (weights, exported):
+        names = {}
+        exec(lines, names)
+        with torch.no_grad():
+            found = names["model"].eval()(inputs).numpy()
+        errors = {option: np.abs(found - expected).max() / np.abs(expected).max() for option, expected in logits.items()}
+        assert errors["--ema"] < 1e-3 < 1e-2 < errors["--no-ema"], errors
+
+    synthetic = ["--synthetic", "--synthetic-samples", 8, "--classes", 10, "--image-size"]
+    for name, model, options, says in (("deep", "resnet18", [64, "--stem", "deep"], "resnet18 has no conv1.0.weight"),
+                                       ("small", "resnet18", [32, "--width", 8], "conv1.weight is 8x3x3x3, that of resnet18 64x3x7x7"),
+                                       ("narrow", "resnet18", [64, "--width", 8], "conv1.weight is 8x3x7x7, that of resnet18 64x3x7x7"),
+                                       ("mini", "mini-resnet", [32, "--width", 8], "torchvision has no mini-resnet")):
+        printed = trained(name, model, *synthetic, *options)
+        assert f"warning: no module of torchvision.models loads resnet18.pt ({says})" in printed and "loads into" not in printed, printed
+        for lines, file_name in ((weights, "resnet18.h5"), (exported, "resnet18.pt")):
+            try:
+                exec(lines, {})
+            except (AssertionError, RuntimeError) as error:
+                assert "conv1" in str(error), error
+            else:
+                raise AssertionError(f"{file_name} of {name} loads into torchvision's resnet18")
+
+
 def the_command_for_imagenet_packs_it_as_it_is_distributed(folder):
     # The smallest PNG file, with the name of a JPEG file, like one of ImageNet's.
     image = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
@@ -103,4 +159,5 @@ def the_command_for_imagenet_packs_it_as_it_is_distributed(folder):
 
 
 if __name__ == "__main__":
-    main([the_code_on_the_page_runs, the_command_for_imagenet_packs_it_as_it_is_distributed])
+    main([the_code_on_the_page_runs, the_lines_that_load_weights_take_the_average_and_refuse_other_networks,
+          the_command_for_imagenet_packs_it_as_it_is_distributed])

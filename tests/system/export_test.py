@@ -112,6 +112,8 @@ def each_rank_count_writes_one_file_and_prints_one_line(folder):
             output = folder / f"{file_format}-{ranks}"
             printed = export(checkpoint, output, "--json", file_format=file_format, ranks=ranks)
             result = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
+            warnings = ["no module of torchvision.models loads" in printed, "torchvision has no mini-resnet" in printed]
+            assert warnings == [file_format == "torchvision"] * 2 and result.get("module") is None, printed
             assert result["bytes"] == output.stat().st_size and result["model"] == "mini-resnet" and result["classes"] == 10, result
             written.add(output.read_bytes())
         assert len(written) == 1, f"{file_format} differs between runs"
