@@ -3,12 +3,11 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/loader.hpp"
 #include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/train/weights_normalization.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 #include <variant>
 
@@ -84,10 +83,7 @@ std::vector<float> either(const std::vector<double>& first, const std::vector<fl
 void set_resize(const Config& run, TrainedModel& model) {
   if (run.eval_resize == 0 && run.eval_crop_ratio == 0) return;
   const ImageShape image = model.graph.image();
-  model.resize = run.eval_resize != 0
-                     ? run.eval_resize
-                     : std::llround(static_cast<double>(std::max(image.height, image.width)) /
-                                    run.eval_crop_ratio);
+  model.resize = run.eval_resize != 0 ? run.eval_resize : short_side_of(image, run.eval_crop_ratio);
   model.interpolation = train_options().get(run, "eval-interpolation");
 }
 

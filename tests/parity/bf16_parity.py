@@ -44,7 +44,6 @@ def write_data(folder, dump):
         file.attrs["classes"] = CLASSES
     printed = subprocess.run([dump, str(samples)], check=True, capture_output=True, text=True).stdout
     order = np.array(printed.split(), "i8").reshape(STEPS, BATCH)
-    # Contiguous: the gradients of PyTorch 1.13's fp32 batch norms are wrong for some tensors of channels last.
     values = torch.from_numpy((images / 255 - MEAN) / STD).float().permute(0, 3, 1, 2).contiguous()
     return [(values[batch], torch.from_numpy(labels[batch])) for batch in order]
 
