@@ -6,6 +6,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/models/trained_layers.hpp"
 #include "lockstep/train/weights_normalization.hpp"
 
 #include <utility>
@@ -100,12 +101,14 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
                        .stem = run.stem,
                        .shortcut = run.shortcut};
   options.classes = classes_of(reader, run, options);
-  TrainedModel model{.graph = make_model(run.model, options),
+  const auto make = [&](const ModelOptions& of) { return make_model(run.model, of); };
+  TrainedModel model{.graph = make(options),
                      .parameters = {},
                      .statistics = {},
                      .mean = either(given.mean, info.mean, run.mean),
                      .std = either(given.std, info.std, run.std),
                      .class_names = info.class_names};
+  require_trained_layers(model.graph, options, info.image, make, path);
   for (const auto& [name, values] : {std::pair("mean", model.mean), std::pair("std", model.std)}) {
     const std::string fault = fault_in_statistic(name, values);
     if (!fault.empty()) fail(ExitStatus::bad_input, "{}: {}", path, fault);

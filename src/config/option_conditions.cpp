@@ -70,7 +70,6 @@ const std::vector<ConditionalOptions>& conditional_options() {
       {{"shard-group"}, {{"shard", {"hybrid"}}}},
       {{"shard-unit", "param-dtype"}, {{"shard"}}},
       {{"accumulate-full-gradients"}, {{"shard", {"grad", "full", "hybrid"}}}},
-      {{"allreduce", "comm-progress"}, {{"comm", {"auto", "mpi"}}}},
       {{"nccl-start-seconds"}, {{"comm", {"auto", "nccl"}}}},
       {{"watchdog-interface"}, {{"watchdog-seconds"}}},
       {{"node-mttf"}, {{"save-every", {"auto"}}}},

@@ -6,6 +6,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/address_space.hpp"
+#include "lockstep/models/trained_layers.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -161,29 +162,6 @@ std::string set_resizing(const EvaluationRequest& request, const DatasetInfo& da
   return {};
 }
 
-/// On rank 0, Error(usage) if the size of the images makes other layers than that of the run's.
-void require_trained_layers(const LoadedWeights& loaded, const Graph& graph, RunPlan plan,
-                            const EvaluationRequest& request, const ModelFunction& own_model) {
-  if (!loaded.reader) return;
-  const CheckpointInfo& info = loaded.reader->info();
-  if (!info.image || info.image->channels != graph.image().channels) return;
-  const std::string note = stem_note(graph.name(), plan.model);
-  plan.model.image = *info.image;
-  const std::string difference = layer_difference(build_graph(plan, own_model), graph);
-  if (difference.empty()) return;
-  const std::string trained_note = stem_note(graph.name(), plan.model);
-  const bool has_other_stem = plan.model.stem == Stem::standard && note != trained_note;
-  fail(ExitStatus::usage,
-       "{} on images of {}x{} is not the network of {}, trained on images of {}x{} ({}); give "
-       "another --image-size{}{}",
-       graph.name(), graph.image().height, graph.image().width, request.checkpoint,
-       info.image->height, info.image->width, difference,
-       has_other_stem ? ", or --model and --stem " : "",
-       !has_other_stem        ? ""
-       : trained_note.empty() ? "7x7"
-                              : "3x3");
-}
-
 }  // namespace
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
@@ -209,7 +187,17 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
     if (job.warn && !text.empty()) job.warn(text);
   }
   const Graph graph = build_graph(plan, job.model);
-  collectively(comm, [&] { require_trained_layers(loaded, graph, plan, request, job.model); });
+  collectively(comm, [&] {
+    const auto make = [&](const ModelOptions& options) {
+      RunPlan other = plan;
+      other.model = options;
+      return build_graph(other, job.model);
+    };
+    if (loaded.reader) {
+      require_trained_layers(graph, plan.model, loaded.reader->info().image, make,
+                             request.checkpoint);
+    }
+  });
   collectively(comm, [&] { require_address_space(bytes_to_evaluate(graph), "to evaluate"); });
   const auto compute = make_compute(graph,
                                     {.device = request.device,

@@ -303,7 +303,9 @@ def how_a_run_resized_is_not_dropped_in_silence(folder):
 
 def random_areas_of_small_pixels_are_warned_of(folder):
     data = write_shards(folder / "data", shape=(24, 24, 3))
-    args = [word if word != "crop-flip" else "resized-crop" for word in train_args(data, folder / "run", "--max-steps", 1)]
+    args = train_args(data, folder / "run", "--max-steps", 1)
+    at = args.index("crop-flip")
+    args[at:at + 3] = ["resized-crop"]  # without --crop-padding
     assert "makes training images of 24x24 from pixels of 24x24" in run(args)
     args[args.index("--run-dir") + 1] = folder / "small"
     assert "makes training images" not in run([*args, "--image-size", 21])

@@ -119,9 +119,10 @@ def sizes_around_64_pixels_need_a_named_stem(folder):
                        ("deep", "deep stem without stride and pooling, as for images below 64 pixels")):
         output = train(stem, "--epochs", 1, "--stem", stem)
         assert f"input 3x48x48, 10 classes; {note}\n" in output, output
-        output = evaluate(stem, "--image-size", 64, expect=USAGE)
-        assert "resnet18 on images of 64x64 is not the network of" in output and "trained on images of 48x48" in output, output
-        assert ("or --model and --stem 3x3" in output) == (stem == "standard"), output
+        export = ["export", latest(folder / stem), "--format", "safetensors", "--output", folder / "x.safetensors", "--image-size", 64]
+        for output in (evaluate(stem, "--image-size", 64, expect=USAGE), run(export, expect=USAGE)):
+            assert "resnet18 on images of 64x64 is not the network of" in output and "trained on images of 48x48" in output, output
+            assert ("or --model and --stem 3x3" in output) == (stem == "standard"), output
         for more in ([], ["--json"]):
             assert note in run(["inspect", "--model", "resnet18", "--image-size", 48, "--stem", stem, *more])
     named = ["--image-size", 64, "--model", "resnet18", "--width", 8, "--stem"]

@@ -332,8 +332,9 @@ def invalid_sharding_options_are_refused(folder):
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16", "--reduce-dtype", "fp16"],
                         "--reduce-dtype fp16 and --grad-compression bf16"),
                        (["--shard", "full", "--param-dtype", "bf16"], "--param-dtype bf16 does not go with --precision fp32"),
-                       (["--precision", "bf16", "--param-dtype", "bf16"], "--param-dtype bf16 needs --shard"),
-                       (["--accumulate-full-gradients"], "needs --accumulate above 1 and --shard"),
+                       (["--precision", "bf16", "--param-dtype", "bf16"], "--param-dtype bf16 belongs to --shard"),
+                       (["--accumulate-full-gradients"], "--accumulate-full-gradients true belongs to --shard grad, full or hybrid"),
+                       (["--accumulate-full-gradients", "--shard", "grad"], "needs --accumulate above 1"),
                        (["--shard", "hybrd"], "one of none, optimizer, grad, full, hybrid"),
                        (["--shard-unit", "size:0"], "size:1000000")):
         output = run(train_args(data, folder / "run", "--max-steps", 1, *more), ranks=2, expect=USAGE)
