@@ -162,6 +162,25 @@ std::string set_resizing(const EvaluationRequest& request, const DatasetInfo& da
   return {};
 }
 
+/// Error(usage) if its layers are not those that were trained, or memory does not hold it.
+Graph evaluated_graph(const RunPlan& plan, const EvaluationRequest& request,
+                      const LoadedWeights& loaded, const EvaluationJob& job) {
+  Graph graph = build_graph(plan, job.model);
+  const auto make = [&](const ModelOptions& options) {
+    RunPlan other = plan;
+    other.model = options;
+    return build_graph(other, job.model);
+  };
+  collectively(job.comm, [&] {
+    if (loaded.reader) {
+      require_trained_layers(graph, plan.model, loaded.reader->info().image, make,
+                             request.checkpoint);
+    }
+    require_address_space(bytes_to_evaluate(graph), "to evaluate");
+  });
+  return graph;
+}
+
 }  // namespace
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
@@ -186,19 +205,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   for (const std::string& text : warnings) {
     if (job.warn && !text.empty()) job.warn(text);
   }
-  const Graph graph = build_graph(plan, job.model);
-  collectively(comm, [&] {
-    const auto make = [&](const ModelOptions& options) {
-      RunPlan other = plan;
-      other.model = options;
-      return build_graph(other, job.model);
-    };
-    if (loaded.reader) {
-      require_trained_layers(graph, plan.model, loaded.reader->info().image, make,
-                             request.checkpoint);
-    }
-  });
-  collectively(comm, [&] { require_address_space(bytes_to_evaluate(graph), "to evaluate"); });
+  const Graph graph = evaluated_graph(plan, request, loaded, job);
   const auto compute = make_compute(graph,
                                     {.device = request.device,
                                      .comm = CommChoice::automatic,
