@@ -16,6 +16,8 @@ namespace {
 
 /// Larger differences are not due to rounding or the order of a sum.
 constexpr float tolerance = 1e-4F;
+/// Parts of a standard deviation by which data sets of photographs differ.
+constexpr float usual_difference = 0.1F;
 
 void require_usable(const WeightsNormalization& weights) {
   std::string fault = fault_in_statistic("mean", weights.mean);
@@ -23,16 +25,20 @@ void require_usable(const WeightsNormalization& weights) {
   if (!fault.empty()) fail(ExitStatus::bad_input, "{}: attribute {}", weights.file, fault);
 }
 
-/// A single value applies to all channels.
-bool differ(const std::vector<float>& left, const std::vector<float>& right) {
-  const std::size_t size = std::max(left.size(), right.size());
+/// A single value applies to all channels. By more than the usual parts of `scale`; empty: at all.
+bool differ(const std::vector<float>& left, const std::vector<float>& right,
+            const std::vector<float>& scale = {}) {
+  const std::size_t size = std::max({left.size(), right.size(), scale.size()});
   const auto fits = [size](const auto& values) {
     return values.size() == 1 || values.size() == size;
   };
-  if (!fits(left) || !fits(right)) return true;
+  if (!fits(left) || !fits(right) || !(scale.empty() || fits(scale))) return true;
+  const auto of = [](const auto& values, std::size_t i) {
+    return values[values.size() == 1 ? 0 : i];
+  };
   for (std::size_t i = 0; i < size; ++i) {
-    const float difference = left[left.size() == 1 ? 0 : i] - right[right.size() == 1 ? 0 : i];
-    if (std::abs(difference) > tolerance) return true;
+    const float limit = scale.empty() ? tolerance : usual_difference * of(scale, i);
+    if (std::abs(of(left, i) - of(right, i)) > limit) return true;
   }
   return false;
 }
@@ -109,8 +115,10 @@ std::string normalize_as_trained(const WeightsNormalization& weights, const Data
     std::string warning = normalization_change(weights, config);
     if (!warning.empty()) return warning;
   }
-  const bool mean_differs = takes_mean && data.states_mean && differ(weights.mean, data.mean);
-  const bool std_differs = takes_std && data.states_std && differ(weights.std, data.std);
+  const std::vector<float>& scale = weights.std;
+  const bool mean_differs =
+      takes_mean && data.states_mean && differ(weights.mean, data.mean, scale);
+  const bool std_differs = takes_std && data.states_std && differ(weights.std, data.std, scale);
   if (!mean_differs && !std_differs) return {};
   return fmt::format(
       "{} was trained with {}, but split {} of {} has {}; the weights' are used (--mean and --std "
