@@ -9,6 +9,8 @@ namespace lockstep {
 
 /// What is learned, and how: model, data, training, optimizer.
 void add_learning_options(OptionTable<Config>& t);
+/// The last of these groups.
+void add_optimizer_options(OptionTable<Config>& t);
 /// How a run goes: communication, run, faults, machine.
 void add_running_options(OptionTable<Config>& t);
 

@@ -25,20 +25,22 @@ void require_usable(const WeightsNormalization& weights) {
   if (!fault.empty()) fail(ExitStatus::bad_input, "{}: attribute {}", weights.file, fault);
 }
 
-/// A single value applies to all channels. By more than the usual parts of `scale`; empty: at all.
+/// A single value applies to all channels.
+bool fits(const std::vector<float>& values, std::size_t channels) {
+  return values.size() == 1 || values.size() == channels;
+}
+float of_channel(const std::vector<float>& values, std::size_t channel) {
+  return values[values.size() == 1 ? 0 : channel];
+}
+
+/// By more than the usual parts of `scale`; empty: at all.
 bool differ(const std::vector<float>& left, const std::vector<float>& right,
             const std::vector<float>& scale = {}) {
   const std::size_t size = std::max({left.size(), right.size(), scale.size()});
-  const auto fits = [size](const auto& values) {
-    return values.size() == 1 || values.size() == size;
-  };
-  if (!fits(left) || !fits(right) || !(scale.empty() || fits(scale))) return true;
-  const auto of = [](const auto& values, std::size_t i) {
-    return values[values.size() == 1 ? 0 : i];
-  };
+  if (!fits(left, size) || !fits(right, size) || !(scale.empty() || fits(scale, size))) return true;
   for (std::size_t i = 0; i < size; ++i) {
-    const float limit = scale.empty() ? tolerance : usual_difference * of(scale, i);
-    if (std::abs(of(left, i) - of(right, i)) > limit) return true;
+    const float limit = scale.empty() ? tolerance : usual_difference * of_channel(scale, i);
+    if (std::abs(of_channel(left, i) - of_channel(right, i)) > limit) return true;
   }
   return false;
 }
@@ -63,26 +65,23 @@ std::string normalization_change(const WeightsNormalization& weights, const Conf
   const std::vector<float> std(given.std.begin(), given.std.end());
   const std::size_t channels =
       std::max({mean.size(), std.size(), weights.mean.size(), weights.std.size()});
-  const auto fits = [channels](const auto& values) {
-    return values.size() == 1 || values.size() == channels;
-  };
-  if (!fits(mean) || !fits(std) || !fits(weights.mean) || !fits(weights.std)) return {};
+  for (const std::vector<float>* values : {&mean, &std, &weights.mean, &weights.std}) {
+    if (!fits(*values, channels)) return {};
+  }
   if (!differ(mean, weights.mean) && !differ(std, weights.std)) return {};
-  const auto of = [](const std::vector<float>& values, std::size_t channel) {
-    return values[values.size() == 1 ? 0 : channel];
-  };
   std::vector<float> scale;
   std::vector<float> shift;
   scale.reserve(channels);
   shift.reserve(channels);
   for (std::size_t channel = 0; channel < channels; ++channel) {
-    scale.push_back(of(weights.std, channel) / of(std, channel));
-    shift.push_back((of(weights.mean, channel) - of(mean, channel)) / of(std, channel));
+    const float divisor = of_channel(std, channel);
+    scale.push_back(of_channel(weights.std, channel) / divisor);
+    shift.push_back((of_channel(weights.mean, channel) - of_channel(mean, channel)) / divisor);
   }
   return fmt::format(
       "{} was trained with {}, but --mean and --std give {} (normalised inputs are multiplied by "
-      "{} "
-      "and shifted by {}, so its results differ); drop the options to normalise as in its training",
+      "{} and shifted by {}, so its results differ); drop the options to normalise as in its "
+      "training",
       weights.file, text(weights.mean, weights.std), text(mean, std), text(scale), text(shift));
 }
 

@@ -1,5 +1,6 @@
 #include "lockstep/train/run_plan.hpp"
 
+#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -11,7 +12,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t default_batch_size = 32;
-constexpr std::int64_t most_resized = 16384;  // as --eval-resize allows
 
 /// `size` is that of --`option`.
 void require_stored(const char* option, std::int64_t size, const DatasetInfo& data) {
@@ -57,11 +57,12 @@ void resolve_evaluation(RunPlan& plan, const DatasetInfo& data) {
   if (data.encoded && c.eval_resize == 0 && c.eval_crop_ratio == 0) {
     c.eval_crop_ratio = default_eval_crop_ratio;
   }
-  if (const std::int64_t resized = evaluation_short_side(plan); resized > most_resized) {
+  const auto most = static_cast<std::int64_t>(train_options().spec("eval-resize").max);
+  if (const std::int64_t resized = evaluation_short_side(plan); resized > most) {
     fail(ExitStatus::usage,
          "--eval-crop-ratio {} resizes the short side to {} for images of {} (at most {} pixels); "
          "raise it",
-         c.eval_crop_ratio, resized, size, most_resized);
+         c.eval_crop_ratio, resized, size, most);
   }
 }
 

@@ -48,8 +48,7 @@ struct PixelTaps {
 };
 
 /// Resampling in two passes, with the filter widened when the image shrinks (antialiasing), as in
-/// Pillow. Reuses its scratch memory and allocates only when images get
-/// larger.
+/// Pillow. Reuses its scratch memory and allocates only when images get larger.
 class Resampler final {
  public:
   /// Resizes uint8 (H, W, C) `pixels` of `shape` to `target`, into `result`. source_region() must

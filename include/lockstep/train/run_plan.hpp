@@ -27,9 +27,8 @@ struct RunPlan {
 };
 
 /// Pure. Error(usage), with the values, if options do not match the data: fewer classes than the
-/// data set, different channels or image size, images larger than
-/// --eval-resize. The global batch is a new run's; a resumed run may
-/// keep another one, so check_global_batch() is separate.
+/// data set, different channels or image size, images larger than --eval-resize. The global batch
+/// is a new run's; a resumed run may keep another one, so check_global_batch() is separate.
 [[nodiscard]] RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size);
 
 /// Error(usage) if the plan's global batch is smaller than ranks * accumulate or larger than the
