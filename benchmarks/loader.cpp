@@ -38,7 +38,7 @@ class Files final {
  public:
   explicit Files(const std::string& directory) {
     for (const std::string& name : list_shards(directory, "train")) {
-      const std::string path = directory + "/" + name;
+      const std::filesystem::path path = std::filesystem::path(directory) / name;
       const std::uint64_t bytes = require_input(path);
       bytes_ += static_cast<std::int64_t>(bytes);
       sizes_.push_back(static_cast<std::int64_t>(bytes));
