@@ -5,7 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/name_list.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/other_format.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::uint64_t max_tensor_elements = std::uint64_t{1} << 33;
 
 /// Parameters of every read.
 struct Source {
-  const h5::File& file;
+  const h5::Object& file;
   const std::string& path;
   CheckpointUse use;
 };
@@ -54,7 +54,7 @@ Shape shape_of(const Source& source, const h5::DatasetInfo& info, const std::str
 std::vector<float> read_tensor(const Source& source, const std::string& group,
                                const std::string& name) {
   const std::string object = group + "/" + name;
-  const h5::Dataset dataset = h5::open_dataset(source.file, object);
+  const h5::Object dataset = h5::open_dataset(source.file, object);
   std::vector<float> values = h5::read_values<float>(source.file, object, max_tensor_elements);
   check_checksum(source, h5::read_uint32(dataset, format::checksum),
                  format::values_checksum(values), object);
@@ -79,20 +79,20 @@ std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const s
   return tensors;
 }
 
-void read_field(h5::Location group, const char* name, std::optional<std::int64_t>& value) {
+void read_field(const h5::Object& group, const char* name, std::optional<std::int64_t>& value) {
   value = h5::read_int64(group, name);
 }
-void read_field(h5::Location group, const char* name, std::optional<std::uint32_t>& value) {
+void read_field(const h5::Object& group, const char* name, std::optional<std::uint32_t>& value) {
   value = h5::read_uint32(group, name);
 }
-void read_field(h5::Location group, const char* name, std::optional<double>& value) {
+void read_field(const h5::Object& group, const char* name, std::optional<double>& value) {
   value = h5::read_double(group, name);
 }
-void read_field(h5::Location group, const char* name, std::optional<std::string>& value) {
+void read_field(const h5::Object& group, const char* name, std::optional<std::string>& value) {
   value = h5::read_string(group, name);
 }
 
-TrainingState read_state(const Source& source, const h5::Group& group) {
+TrainingState read_state(const Source& source, const h5::Object& group) {
   TrainingState state;
   format::visit_fields(state, [&]<typename T>(const char* name, T& field) {
     if constexpr (std::is_same_v<T, std::optional<std::string>>) {
@@ -202,7 +202,7 @@ auto within_memory(const std::string& path, Work work) {
 struct CheckpointReader::Contents {
   std::string path;
   CheckpointUse use;
-  h5::File file;
+  h5::Object file;
   CheckpointInfo info = {};
   std::vector<Tensor> model = {};
   std::vector<Tensor> ema = {};

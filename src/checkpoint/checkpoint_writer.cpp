@@ -3,7 +3,8 @@
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/io/atomic_file.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -7,7 +7,7 @@
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/other_format.hpp"
 #include "model_options.hpp"
 
@@ -152,7 +152,7 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
 
 Report inspect_file(const std::string& named, Verify verify) {
   const std::string path = follow_file_link(named);
-  const h5::File file = h5::open_file(path);
+  const h5::Object file = h5::open_file(path);
   if (h5::exists(file, "model")) return inspect_checkpoint(path, verify);
   if (h5::exists(file, "images") || h5::exists(file, "encoded") || h5::exists(file, "labels")) {
     return inspect_shard(path, verify);

@@ -128,8 +128,8 @@ void fill_defaults(const std::vector<ShardReport>& reports, DatasetInfo& info) {
   });
   if (slow > 0) {
     info.notes.push_back(
-        fmt::format("split {}: {} of {} shards are chunked or compressed and read through HDF5, "
-                    "which is slower; contiguous datasets are read past it",
+        fmt::format("split {}: {} of {} shards are chunked or compressed, which is slower; "
+                    "contiguous datasets are read sample by sample",
                     info.split, slow, reports.size()));
   }
 }

@@ -79,11 +79,11 @@ struct ShardFile::Implementation {
   Descriptor descriptor;
   ShardHeader header;
   // Open only if a column is not contiguous.
-  h5::File file;
-  h5::Dataset images;
-  h5::Dataset labels;
-  h5::Dataset offsets;
-  h5::Dataset checksums;
+  h5::Object file;
+  h5::Object images;
+  h5::Object labels;
+  h5::Object offsets;
+  h5::Object checksums;
   // Caches for read().
   std::optional<ColumnBlocks> label_blocks;
   std::optional<ColumnBlocks> offset_blocks;
@@ -94,7 +94,7 @@ struct ShardFile::Implementation {
     offset_blocks.emplace(header.offsets ? header.samples + 1 : 0);
     checksum_blocks.emplace(header.checksums ? header.samples : 0);
   }
-  void open_library() {
+  void open_columns() {
     if (header.contiguous || header.samples == 0) return;
     if (!file) file = h5::open_file(path);
     images = h5::open_dataset(file, header.encoded ? "encoded" : "images");
@@ -104,7 +104,7 @@ struct ShardFile::Implementation {
   }
 
   /// Integers of rows [first, first + values.size()).
-  void read_integers(const ShardColumn& column, const h5::Dataset& dataset, std::int64_t first,
+  void read_integers(const ShardColumn& column, const h5::Object& dataset, std::int64_t first,
                      std::span<std::int64_t> values) const {
     if (!column.offset) {
       h5::read_rows<std::int64_t>(dataset, static_cast<std::uint64_t>(first), values.size(),
@@ -124,7 +124,7 @@ struct ShardFile::Implementation {
     }
   }
 
-  std::int64_t integer(ColumnBlocks& blocks, const ShardColumn& column, const h5::Dataset& dataset,
+  std::int64_t integer(ColumnBlocks& blocks, const ShardColumn& column, const h5::Object& dataset,
                        std::int64_t row) const {
     return blocks.at(row, [&](std::int64_t first, std::span<std::int64_t> values) {
       read_integers(column, dataset, first, values);
@@ -184,9 +184,9 @@ ShardFile::ShardFile(const std::string& path) : implementation_(new Implementati
   const std::uint64_t bytes = size_of(self.descriptor, path);
   self.file = h5::open_file(path);
   self.header = read_shard_header(self.file, path, bytes);
-  self.open_library();
+  self.open_columns();
   self.make_blocks();
-  if (self.header.contiguous) self.file.reset();
+  if (self.header.contiguous) self.file = {};
 }
 
 ShardFile::ShardFile(const std::string& path, ShardHeader header)
@@ -196,7 +196,7 @@ ShardFile::ShardFile(const std::string& path, ShardHeader header)
   self.header = std::move(header);
   self.descriptor = open_input(path, "check that it exists and is readable");
   check_columns(self.header, path, size_of(self.descriptor, path));
-  self.open_library();
+  self.open_columns();
   self.make_blocks();
 }
 
@@ -220,7 +220,7 @@ ShardContents ShardFile::scan(const ClassNumbering& numbering) const {
   std::vector<std::int64_t> values(
       static_cast<std::size_t>(std::min(header.samples + 1, scan_rows)));
   // Passes each piece of `column` to `check`, which may change it, and adds it to the checksum.
-  const auto for_pieces = [&](const ShardColumn& column, const h5::Dataset& dataset,
+  const auto for_pieces = [&](const ShardColumn& column, const h5::Object& dataset,
                               std::int64_t rows, const auto& check) {
     for (std::int64_t first = 0; first < rows; first += scan_rows) {
       const auto count = static_cast<std::size_t>(std::min(scan_rows, rows - first));

@@ -20,9 +20,9 @@ constexpr std::int64_t max_classes = std::numeric_limits<std::int32_t>::max();
 
 ShardColumn column_of(const h5::DatasetInfo& info) {
   return {.offset = info.offset,
-          .element_size = static_cast<std::int32_t>(info.element_size),
-          .is_signed = info.is_signed,
-          .little_endian = info.little_endian};
+          .element_size = static_cast<std::int32_t>(info.element.size),
+          .is_signed = info.element.is_signed,
+          .little_endian = info.element.little_endian};
 }
 
 struct Expected {
@@ -32,21 +32,21 @@ struct Expected {
   std::size_t other_axes = 0;  ///< also accepted; 0: none
 };
 
-h5::DatasetInfo describe(const h5::File& file, const std::string& path, const std::string& name,
+h5::DatasetInfo describe(const h5::Object& file, const std::string& path, const std::string& name,
                          const Expected& expected) {
   if (!h5::exists(file, name)) {
     fail(ExitStatus::bad_input, "{} has no dataset /{} (a shard needs {}); write it again", path,
          name, expected.text);
   }
   h5::DatasetInfo info = h5::describe(file, name);
-  const bool type_fits = info.type == h5::TypeClass::integer && info.element_size <= 8 &&
-                         (expected.element_size == 0 || info.element_size == expected.element_size);
+  const bool type_fits = info.element.type == h5::TypeClass::integer &&
+                         (expected.element_size == 0 || info.element.size == expected.element_size);
   const std::size_t axes = info.dims.size();
   if (!type_fits || (axes != expected.axes && (axes != expected.other_axes || axes == 0))) {
     fail(ExitStatus::bad_input, "{}:/{} is {} (expected {}); write it again", path, name,
          h5::to_string(info), expected.text);
   }
-  if (expected.element_size != 0 && info.is_signed) {
+  if (expected.element_size != 0 && info.element.is_signed) {
     fail(ExitStatus::bad_input, "{}:/{} is {} (expected unsigned, {}); write it again", path, name,
          h5::to_string(info), expected.text);
   }
@@ -66,7 +66,7 @@ bool is_channel_count(std::uint64_t extent) noexcept {
 
 /// Rejects (N, C, H, W), PyTorch's order, which would be read as (N, H, W, C) images with C rows.
 /// Judges by the extents, unless mean or std has as many values as the last axis.
-void refuse_channels_first(const h5::File& file, const std::string& path,
+void refuse_channels_first(const h5::Object& file, const std::string& path,
                            const h5::DatasetInfo& images) {
   const auto& dims = images.dims;
   if (!is_channel_count(dims[1]) || is_channel_count(dims[3])) return;
@@ -83,7 +83,7 @@ void refuse_channels_first(const h5::File& file, const std::string& path,
       path, h5::to_string(images), dims[3]);
 }
 
-void read_images(const h5::File& file, const std::string& path, ShardHeader& header) {
+void read_images(const h5::Object& file, const std::string& path, ShardHeader& header) {
   h5::DatasetInfo info = describe(file, path, "images",
                                   {.axes = 4,
                                    .element_size = 1,
@@ -114,7 +114,7 @@ void read_images(const h5::File& file, const std::string& path, ShardHeader& hea
   header.images = column_of(info);
 }
 
-void read_encoded(const h5::File& file, const std::string& path, ShardHeader& header) {
+void read_encoded(const h5::Object& file, const std::string& path, ShardHeader& header) {
   const h5::DatasetInfo bytes = describe(
       file, path, "encoded", {.axes = 1, .element_size = 1, .text = "/encoded uint8 (bytes,)"});
   const h5::DatasetInfo offsets =
@@ -146,7 +146,7 @@ void check_statistic(const std::string& path, const std::string& name,
   if (!fault.empty()) fail(ExitStatus::bad_input, "{}: attribute {}", path, fault);
 }
 
-void read_attributes(const h5::File& file, const std::string& path, ShardHeader& header) {
+void read_attributes(const h5::Object& file, const std::string& path, ShardHeader& header) {
   if (const auto format = h5::read_string(file, "format"); format && *format != "lockstep-shard") {
     fail(ExitStatus::bad_input,
          "{}: attribute format is \"{}\", not \"lockstep-shard\" (another program's file); check "
@@ -218,7 +218,7 @@ std::uint32_t checksum_change(std::int64_t label, std::int64_t other) {
   return crc32c(little_endian(label ^ other), inversion) ^ inversion;
 }
 
-ShardHeader read_shard_header(const h5::File& file, const std::string& path,
+ShardHeader read_shard_header(const h5::Object& file, const std::string& path,
                               std::uint64_t file_bytes) {
   ShardHeader header;
   const bool images = h5::exists(file, "images");

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/data/shard_file.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
 
 #include <string>
 
@@ -16,7 +16,7 @@ inline constexpr std::int64_t max_sample_bytes = std::int64_t{1} << 28;
 [[nodiscard]] std::uint32_t checksum_change(std::int64_t label, std::int64_t other);
 
 /// Reads and validates a shard's whole header. Error(bad_input).
-[[nodiscard]] ShardHeader read_shard_header(const h5::File& file, const std::string& path,
+[[nodiscard]] ShardHeader read_shard_header(const h5::Object& file, const std::string& path,
                                             std::uint64_t file_bytes);
 
 /// A column that must fit into the file.

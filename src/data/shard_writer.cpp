@@ -1,6 +1,6 @@
 #include "shard_writer.hpp"
 
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 #include "shard_header.hpp"
 
 #include <algorithm>

@@ -228,7 +228,7 @@ void refuse_saved_model(const std::string& path) {
        conversion);
 }
 
-void refuse_keras(const h5::File& file, const std::string& path) {
+void refuse_keras(const h5::Object& file, const std::string& path) {
   const bool is_keras = h5::exists(file, "model_weights") || h5::exists(file, "layers") ||
                         h5::exists(file, "_layer_checkpoint_dependencies") ||
                         h5::has_attribute(file, "layer_names") ||

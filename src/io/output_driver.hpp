@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 
 #include <string>
 

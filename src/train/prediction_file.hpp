@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/io/atomic_file.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 #include "lockstep/train/evaluated_samples.hpp"
 
 #include <cstdint>

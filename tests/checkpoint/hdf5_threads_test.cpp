@@ -58,9 +58,6 @@ Result forward(const char* name, Parameters... values) {
 // library.
 extern "C" {
 
-hid_t H5Fopen(const char* name, unsigned flags, hid_t access) {
-  return forward<hid_t>("H5Fopen", name, flags, access);
-}
 hid_t H5Fcreate(const char* name, unsigned flags, hid_t creation, hid_t access) {
   return forward<hid_t>("H5Fcreate", name, flags, creation, access);
 }
@@ -76,14 +73,8 @@ hid_t H5Gcreate2(hid_t at, const char* name, hid_t link, hid_t creation, hid_t a
 herr_t H5Gclose(hid_t group) {
   return forward<herr_t>("H5Gclose", group);
 }
-hid_t H5Dopen2(hid_t at, const char* name, hid_t access) {
-  return forward<hid_t>("H5Dopen2", at, name, access);
-}
 hid_t H5Dget_space(hid_t dataset) {
   return forward<hid_t>("H5Dget_space", dataset);
-}
-herr_t H5Dread(hid_t dataset, hid_t type, hid_t memory, hid_t file, hid_t transfer, void* values) {
-  return forward<herr_t>("H5Dread", dataset, type, memory, file, transfer, values);
 }
 herr_t H5Dwrite(hid_t dataset, hid_t type, hid_t memory, hid_t file, hid_t transfer,
                 const void* values) {
@@ -98,15 +89,9 @@ herr_t H5Sclose(hid_t space) {
 herr_t H5Tclose(hid_t type) {
   return forward<herr_t>("H5Tclose", type);
 }
-htri_t H5Aexists(hid_t object, const char* name) {
-  return forward<htri_t>("H5Aexists", object, name);
-}
 hid_t H5Acreate2(hid_t at, const char* name, hid_t type, hid_t space, hid_t creation,
                  hid_t access) {
   return forward<hid_t>("H5Acreate2", at, name, type, space, creation, access);
-}
-herr_t H5Aread(hid_t attribute, hid_t type, void* value) {
-  return forward<herr_t>("H5Aread", attribute, type, value);
 }
 herr_t H5Awrite(hid_t attribute, hid_t type, const void* value) {
   return forward<herr_t>("H5Awrite", attribute, type, value);
@@ -127,7 +112,7 @@ namespace {
 
 constexpr std::uint64_t samples = 24;
 
-/// A chunked shard, which is read through the library.
+/// A chunked shard, which is read by our reader, without the library.
 void write_chunked_shard(const std::string& path) {
   h5::File file = h5::create_file(path);
   const std::array<hsize_t, 4> dims{samples, 6, 5, 3};
@@ -156,34 +141,35 @@ LoaderOptions options_for(const Dataset& dataset) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(one_thread_at_a_time_is_in_the_library) {
+BOOST_AUTO_TEST_CASE(one_thread_at_a_time_is_in_the_library_and_no_reader) {
   const TemporaryDirectory directory;
   write_chunked_shard(directory / "train-00000-of-00002.h5");
   write_chunked_shard(directory / "train-00001-of-00002.h5");
   const auto comm = make_self_communicator();
   const auto dataset = open_dataset(directory.path(), "train", *comm);
   calls = 0;
+  static_cast<void>(open_dataset(directory.path(), "train", *comm));
+  BOOST_TEST(calls == 0, "reading called the library");
 
   const auto loader = make_loader(
       *dataset, options_for(*dataset), [](std::int64_t n) -> std::optional<BatchRequest> {
         if (n == 24) return std::nullopt;
         return BatchRequest{.epoch = n / 12, .first = n % 12 * 4, .count = 4};
       });
-  std::thread saver([&] {
-    for (int i = 0; i < 2; ++i) write_checkpoint(directory / "step.h5", example_checkpoint());
-  });
-  std::thread opener([&] {
-    for (int i = 0; i < 4; ++i) static_cast<void>(open_dataset(directory.path(), "train", *comm));
-  });
+  const auto save = [&](const std::string& name) {
+    for (int i = 0; i < 3; ++i) write_checkpoint(directory / name, example_checkpoint());
+  };
+  std::thread saver(save, "step-1.h5");
+  std::thread other(save, "step-2.h5");
   std::int64_t loaded = 0;
   while (const auto batch = loader->next()) {
     for (std::int64_t i = 0; i < batch->batch.size; ++i) BOOST_TEST(batch->batch.labels[i] == 2);
     loaded += batch->batch.size;
   }
   saver.join();
-  opener.join();
+  other.join();
 
   BOOST_TEST(loaded == 96);
-  BOOST_TEST(calls > 500, "only " << calls << " calls were seen");
+  BOOST_TEST(calls > 200, "only " << calls << " calls were seen");
   BOOST_TEST(most_inside == 1);
 }

@@ -3,7 +3,7 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 
 #include <array>
 #include <cstddef>

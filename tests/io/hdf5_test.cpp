@@ -1,7 +1,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include "io/temporary_directory.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -75,7 +76,7 @@ BOOST_AUTO_TEST_CASE(datasets_are_read_as_they_were_written) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
 
-  const h5::File file = h5::open_file(directory / "a.h5");
+  const h5::Object file = h5::open_file(directory / "a.h5");
   const auto values = h5::read_values<std::int64_t>(file, "/numbers", 12);
   const h5::DatasetInfo info = h5::describe(file, "/numbers");
 
@@ -128,7 +129,7 @@ BOOST_AUTO_TEST_CASE(rows_are_read_and_written_in_pieces) {
     h5::write_rows<std::uint8_t>(dataset, 2, 3, std::vector<std::uint8_t>(12, 9));
     h5::close_written(std::move(file));
   }
-  const h5::File file = h5::open_file(directory / "r.h5");
+  const h5::Object file = h5::open_file(directory / "r.h5");
   const auto dataset = h5::open_dataset(file, "images");
   std::vector<std::uint8_t> rows(8);
 
@@ -147,9 +148,9 @@ BOOST_AUTO_TEST_CASE(rows_are_read_and_written_in_pieces) {
 BOOST_AUTO_TEST_CASE(attributes_are_read_as_they_were_written) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
-  const h5::File file = h5::open_file(directory / "a.h5");
+  const h5::Object file = h5::open_file(directory / "a.h5");
 
-  const h5::Group group = h5::open_group(file, "/group");
+  const h5::Object group = h5::open_group(file, "/group");
 
   BOOST_TEST(h5::read_int64(group, "whole").value() == -7);
   BOOST_TEST(h5::read_uint64(group, "large").value() == UINT64_MAX);
@@ -181,8 +182,8 @@ BOOST_AUTO_TEST_CASE(an_attribute_without_values_is_read_as_such) {
 BOOST_AUTO_TEST_CASE(wrong_attribute_types_are_refused_by_name) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
-  const h5::File file = h5::open_file(directory / "a.h5");
-  const h5::Group group = h5::open_group(file, "/group");
+  const h5::Object file = h5::open_file(directory / "a.h5");
+  const h5::Object group = h5::open_group(file, "/group");
 
   BOOST_CHECK_EXCEPTION(
       static_cast<void>(h5::read_int64(group, "text")), Error,
@@ -216,7 +217,7 @@ BOOST_AUTO_TEST_CASE(strings_of_variable_length_are_read) {
 BOOST_AUTO_TEST_CASE(children_are_listed_in_the_order_of_their_creation) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
-  const h5::File file = h5::open_file(directory / "a.h5");
+  const h5::Object file = h5::open_file(directory / "a.h5");
 
   BOOST_TEST(h5::children(file, "/group") == (std::vector<std::string>{"zulu", "alpha"}),
              boost::test_tools::per_element());
@@ -273,7 +274,7 @@ BOOST_AUTO_TEST_CASE(shapes_without_data_in_the_file_are_refused) {
     raw_dataset(file, "overflow", H5T_IEEE_F64LE, {hsize_t{1} << 31, hsize_t{1} << 30, 0},
                 deep.get());
   });
-  const h5::File file = h5::open_file(path);
+  const h5::Object file = h5::open_file(path);
 
   BOOST_CHECK_EXCEPTION(static_cast<void>(h5::read_values<float>(file, "chunked", 1000)), Error,
                         with(ExitStatus::bad_input, {"huge.h5:/chunked", "more than 1000"}));
@@ -288,7 +289,7 @@ BOOST_AUTO_TEST_CASE(shapes_without_data_in_the_file_are_refused) {
 BOOST_AUTO_TEST_CASE(wrong_classes_and_missing_datasets_are_refused_by_name) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
-  const h5::File file = h5::open_file(directory / "a.h5");
+  const h5::Object file = h5::open_file(directory / "a.h5");
 
   BOOST_CHECK_EXCEPTION(
       static_cast<void>(h5::read_values<float>(file, "/numbers", 99)), Error,
@@ -325,7 +326,7 @@ BOOST_AUTO_TEST_CASE(a_file_opened_for_update_keeps_its_content) {
   h5::write_int64(file, "added", 7);
   h5::close_written(std::move(file));
 
-  const h5::File read = h5::open_file(path);
+  const h5::Object read = h5::open_file(path);
   BOOST_TEST((h5::read_int64(read, "added") == 7));
   BOOST_TEST((h5::children(read, "/") == before));
   BOOST_CHECK_EXCEPTION(static_cast<void>(h5::open_for_update(directory / "none.h5")), Error,

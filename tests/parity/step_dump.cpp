@@ -8,7 +8,8 @@
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
@@ -35,7 +36,7 @@ struct InputFile {
 };
 
 InputFile read_input(const std::string& path) {
-  const h5::File file = h5::open_file(path);
+  const h5::Object file = h5::open_file(path);
   InputFile input;
   input.images = h5::read_values<float>(file, "images", std::uint64_t{1} << 30);
   input.labels = h5::read_values<std::int32_t>(file, "labels", 1 << 20);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +31,6 @@ struct OtherFormat {
 void refuse_saved_model(const std::string& path);
 
 /// Error(bad_input) if an HDF5 file was written by Keras, which gives it other contents.
-void refuse_keras(const h5::File& file, const std::string& path);
+void refuse_keras(const h5::Object& file, const std::string& path);
 
 }  // namespace lockstep

@@ -1,11 +1,9 @@
 #pragma once
 
-#include "lockstep/io/hdf5.hpp"
+#include "lockstep/io/hdf5_writer.hpp"
 
 #include <mutex>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace lockstep::h5 {
 
@@ -28,7 +26,6 @@ class LibraryLock final {
 [[nodiscard]] std::string name_of(hid_t object);
 [[nodiscard]] std::string name_of(Location location, const std::string& name);
 
-[[noreturn]] void cannot_read(const std::string& object);
 [[noreturn]] void cannot_write(const std::string& object);
 [[noreturn]] void cannot_write(const std::string& object, int error);
 /// Error(cannot_write) if `success` is false or any earlier write to that file failed.
@@ -39,21 +36,5 @@ template <typename T>
 [[nodiscard]] hid_t native_type() noexcept;
 template <typename T>
 [[nodiscard]] hid_t file_type() noexcept;
-
-struct Extent {
-  std::vector<std::uint64_t> dims;
-  std::uint64_t elements = 1;
-};
-/// Error(bad_input) if the product of `dims` overflows or the data space has no shape.
-[[nodiscard]] Extent extent_of(const Dataspace& space, const std::string& object);
-
-struct ElementType {
-  TypeClass type = TypeClass::other;
-  std::size_t size = 0;
-  bool is_signed = false;
-  bool little_endian = true;
-};
-[[nodiscard]] ElementType element_type_of(const Datatype& type);
-[[nodiscard]] std::string to_string(const ElementType& type);
 
 }  // namespace lockstep::h5

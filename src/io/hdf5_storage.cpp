@@ -1,0 +1,190 @@
+#include "hdf5_storage.hpp"
+
+#include "hdf5_types.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep::h5 {
+namespace {
+
+/// The best ratio of deflate, the only filter that compresses.
+constexpr std::uint64_t best_compression = 1032;
+/// Chunks are decoded as a whole.
+constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 31;
+
+std::string name_of_filter(std::uint16_t number) {
+  switch (number) {
+    case deflate:
+      return "deflate";
+    case shuffle:
+      return "shuffle";
+    case fletcher32:
+      return "fletcher32";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+Storage::Storage(const Node& dataset) : node_(dataset) {
+  Extent extent = parse_dataspace(node_.require(MessageType::dataspace, "shape"), node_.name());
+  info_.element = parse_datatype(node_.require(MessageType::datatype, "type")).element;
+  if (node_.find(MessageType::external_files) != nullptr) node_.refuse("values in other files");
+  if (extent.elements > (std::uint64_t{1} << 62) / std::max<std::uint64_t>(info_.element.size, 1)) {
+    fail(ExitStatus::bad_input, "the size of {} overflows (more than 2^62 bytes); it is damaged",
+         node_.name());
+  }
+  info_.dims = std::move(extent.dims);
+  max_dims_ = std::move(extent.max_dims);
+  info_.elements = extent.elements;
+  read_filters();
+  read_layout();
+}
+
+void Storage::read_filters() {
+  if (node_.find(MessageType::filters) == nullptr) return;
+  Cursor cursor = node_.require(MessageType::filters, "list of filters");
+  const std::uint8_t version = cursor.byte();
+  const std::uint8_t count = cursor.byte();
+  if (version < 1 || version > 2 || count > 32) node_.refuse("filters of another format");
+  if (version == 1) cursor.skip(6);
+  for (std::uint8_t i = 0; i < count; ++i) {
+    constexpr std::uint64_t first_registered = 256;
+    const std::uint64_t number = cursor.number(2);
+    const bool has_name = version == 1 || number >= first_registered;
+    const std::uint64_t name_bytes = has_name ? cursor.number(2) : 0;
+    cursor.skip(2);  // whether it is optional for a writer
+    const std::uint64_t values = cursor.number(2);
+    cursor.skip(version == 1 ? (name_bytes + 7) / 8 * 8 : name_bytes);
+    cursor.skip(4 * (version == 1 ? (values + 1) / 2 * 2 : values));
+    filters_.push_back(static_cast<std::uint16_t>(number));
+    info_.filters.push_back(name_of_filter(filters_.back()));
+    if (info_.filters.back().empty()) {
+      node_.refuse(fmt::format("filter {} (deflate, shuffle and fletcher32 are read)", number));
+    }
+  }
+}
+
+void Storage::read_layout() {
+  enum Class : std::uint8_t { compact, contiguous, chunked };
+  Cursor cursor = node_.require(MessageType::layout, "layout");
+  const std::uint8_t version = cursor.byte();
+  if (version < 3 || version > 4) node_.refuse(fmt::format("version {} of the layout", version));
+  switch (cursor.byte()) {
+    case compact:
+      info_.layout = Layout::compact;
+      compact_ = cursor.bytes(cursor.number(2));
+      break;
+    case contiguous: {
+      info_.layout = Layout::contiguous;
+      const std::uint64_t address = cursor.address();
+      if (address != undefined) info_.offset = node_.input()->base() + address;
+      break;
+    }
+    case chunked:
+      info_.layout = Layout::chunked;
+      read_chunked_layout(cursor, version);
+      break;
+    default:
+      node_.refuse("a virtual layout");
+  }
+  if (info_.layout != Layout::chunked && !filters_.empty()) node_.refuse("filters without chunks");
+}
+
+void Storage::read_chunked_layout(Cursor cursor, std::uint8_t version) {
+  const std::uint64_t flags = version == 4 ? cursor.byte() : 0;
+  const std::uint64_t axes = cursor.byte();  // and one of the bytes in an element
+  if (axes != info_.dims.size() + 1) node_.input()->damaged("chunks have other axes than values");
+  index_.is_filtered = !filters_.empty();
+  if (version == 3) index_.address = cursor.address();
+  const std::uint64_t width = version == 4 ? cursor.byte() : 4;
+  if (width < 1 || width > 8) node_.input()->damaged("the extent of a chunk");
+  std::vector<std::uint64_t> extent;
+  for (std::uint64_t axis = 0; axis + 1 < axes; ++axis) extent.push_back(cursor.number(width));
+  cursor.skip(width);
+  set_grid(std::move(extent));
+  if (version == 3) return;
+  constexpr std::uint64_t unfiltered_edges = 0x01;
+  constexpr std::uint64_t filtered_single = 0x02;
+  if ((flags & unfiltered_edges) != 0 && !filters_.empty()) {
+    node_.refuse("edges without filters");
+  }
+  const std::uint8_t kind = cursor.byte();
+  if (kind < 1 || kind > 5) node_.refuse(fmt::format("an index of chunks of type {}", kind));
+  index_.kind = static_cast<ChunkIndex::Kind>(kind);
+  index_.single.bytes = grid_.chunk_bytes;
+  if (index_.kind == ChunkIndex::Kind::single && (flags & filtered_single) != 0) {
+    index_.single.bytes = cursor.number(8);
+    index_.single.skipped_filters = static_cast<std::uint32_t>(cursor.number(4));
+  }
+  constexpr std::array<std::size_t, 6> parameters{0, 0, 0, 1, 5, 6};
+  cursor.skip(parameters[kind]);
+  index_.address = cursor.address();
+}
+
+void Storage::set_grid(std::vector<std::uint64_t> extent) {
+  grid_.extent = std::move(extent);
+  grid_.chunk_bytes = info_.element.size;
+  for (std::size_t axis = 0; axis < grid_.extent.size(); ++axis) {
+    const std::uint64_t size = grid_.extent[axis];
+    const std::uint64_t most = max_dims_[axis];
+    if (size == 0) node_.input()->damaged("a chunk without values");
+    grid_.max_count.push_back(most == undefined ? undefined : (most - 1) / size + 1);
+    // The product of the counts is at most that of the shape, which does not overflow.
+    grid_.count.push_back((info_.dims[axis] + size - 1) / size);
+    grid_.chunks *= grid_.count.back();
+    if (size > max_chunk_bytes || grid_.chunk_bytes * size > max_chunk_bytes) {
+      node_.refuse(fmt::format("chunks of more than {} bytes", max_chunk_bytes));
+    }
+    grid_.chunk_bytes *= size;
+  }
+}
+
+void Storage::require_values() const {
+  const std::uint64_t bytes = info_.elements * info_.element.size;
+  const std::uint64_t file_bytes = node_.input()->size();
+  const bool is_there = info_.layout == Layout::compact ? bytes <= compact_.size()
+                        : info_.layout == Layout::contiguous
+                            ? bytes == 0 || (info_.offset && *info_.offset <= file_bytes &&
+                                             bytes <= file_bytes - *info_.offset)
+                            : bytes / best_compression <= file_bytes;
+  if (is_there) return;
+  fail(ExitStatus::bad_input,
+       "{} is {}, which is not in the file ({} bytes); it is truncated or was never filled",
+       node_.name(), to_string(info_), file_bytes);
+}
+
+const Chunk& Storage::find_chunk(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  if (!chunks_) chunks_ = read_chunks(node_, index_, grid_);
+  const auto found = std::ranges::lower_bound(*chunks_, number, {}, &Chunk::number);
+  if (found == chunks_->end() || found->number != number) {
+    fail(ExitStatus::bad_input,
+         "{} lacks chunk {} of {} (it was never written); write all of its values", node_.name(),
+         number, grid_.chunks);
+  }
+  return *found;
+}
+
+std::shared_ptr<const Bytes> Storage::chunk(std::uint64_t number) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_ != nullptr && last_number_ == number) return last_;
+  }
+  const Chunk& chunk = find_chunk(number);
+  // Before memory is taken for what a damaged file claims.
+  if (grid_.chunk_bytes / best_compression > chunk.bytes) {
+    node_.input()->damaged(fmt::format("a chunk of {} bytes is too short", chunk.bytes));
+  }
+  auto values = std::make_shared<const Bytes>(
+      undo_filters(node_.input()->read(chunk.address, chunk.bytes, "a chunk"), filters_,
+                   chunk.skipped_filters, info_.element.size, grid_.chunk_bytes, node_.name()));
+  const std::lock_guard lock(mutex_);
+  last_ = values;
+  last_number_ = number;
+  return values;
+}
+
+}  // namespace lockstep::h5
