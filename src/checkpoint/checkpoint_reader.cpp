@@ -2,6 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/core/address_space.hpp"
+#include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/name_list.hpp"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <span>
 
 namespace lockstep {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 namespace format = checkpoint_format;
 
 constexpr std::uint64_t max_tensor_elements = std::uint64_t{1} << 33;
+constexpr std::uint64_t piece_elements = std::uint64_t{1} << 22;
 
 /// Parameters of every read.
 struct Source {
@@ -51,20 +54,39 @@ Shape shape_of(const Source& source, const h5::DatasetInfo& info, const std::str
   return Shape(extents);
 }
 
-std::vector<float> read_tensor(const Source& source, const std::string& group,
-                               const std::string& name) {
-  const std::string object = group + "/" + name;
+/// Passes the values of a tensor to `take`, piece by piece. Error(bad_input), after the last one,
+/// unless they have the stored checksum and are finite.
+template <typename Take>
+void read_pieces(const Source& source, const std::string& object, const Take& take) {
   const h5::Object dataset = h5::open_dataset(source.file, object);
-  std::vector<float> values = h5::read_values<float>(source.file, object, max_tensor_elements);
-  check_checksum(source, h5::read_uint32(dataset, format::checksum),
-                 format::values_checksum(values), object);
-  const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
-  if (bad != values.end()) {
-    fail(ExitStatus::bad_input,
-         "{}:{} holds {} at element {} (training cannot resume from it); use an older file",
-         source.path, object, *bad, bad - values.begin());
+  const h5::DatasetInfo info = h5::describe(dataset);
+  h5::require_values(dataset, max_tensor_elements);
+  const std::uint64_t rows = info.dims.empty() ? 1 : info.dims[0];
+  const std::uint64_t row = rows == 0 ? 0 : info.elements / rows;
+  const std::uint64_t at_once =
+      std::max<std::uint64_t>(1, piece_elements / std::max<std::uint64_t>(1, row));
+  std::uint32_t checksum = 0;
+  std::optional<std::uint64_t> bad;
+  std::vector<float> piece;
+  for (std::uint64_t first = 0; first < rows; first += at_once) {
+    const std::uint64_t count = std::min(at_once, rows - first);
+    piece.resize(static_cast<std::size_t>(count * row));
+    h5::read_rows<float>(dataset, first, count, piece);
+    checksum = crc32c(std::as_bytes(std::span(piece)), checksum);
+    const auto found =
+        std::ranges::find_if(piece, [](float value) { return !std::isfinite(value); });
+    if (!bad && found != piece.end()) {
+      bad = first * row + static_cast<std::uint64_t>(found - piece.begin());
+    }
+    take(piece);
   }
-  return values;
+  check_checksum(source, h5::read_uint32(dataset, format::checksum), checksum, object);
+  if (bad) {
+    fail(ExitStatus::bad_input,
+         "{}:{} holds a value that is not finite at element {} (training cannot resume from it); "
+         "use an older file",
+         source.path, object, *bad);
+  }
 }
 
 std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const std::string& group) {
@@ -246,16 +268,27 @@ const std::map<std::string, std::vector<CheckpointReader::Tensor>>& CheckpointRe
 }
 
 std::vector<float> CheckpointReader::read(const std::string& group, const Tensor& tensor) const {
-  return within_memory(contents_->path,
-                       [&] { return read_tensor(contents_->source(), group, tensor.name); });
+  return within_memory(contents_->path, [&] {
+    std::vector<float> values;
+    read_pieces(contents_->source(), group + "/" + tensor.name, [&](std::span<const float> piece) {
+      if (values.empty()) values.reserve(static_cast<std::size_t>(tensor.shape.elements()));
+      values.insert(values.end(), piece.begin(), piece.end());
+    });
+    return values;
+  });
 }
 
 void CheckpointReader::verify() const {
-  for (const Tensor& tensor : model()) static_cast<void>(read(model_group, tensor));
-  for (const Tensor& tensor : ema()) static_cast<void>(read(ema_group, tensor));
-  for (const auto& [slot, tensors] : optimizer()) {
-    for (const Tensor& tensor : tensors) static_cast<void>(read(slot_group(slot), tensor));
-  }
+  const auto verify_all = [this](const std::string& group, const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) {
+      within_memory(contents_->path, [&] {
+        read_pieces(contents_->source(), group + "/" + tensor.name, [](std::span<const float>) {});
+      });
+    }
+  };
+  verify_all(model_group, model());
+  verify_all(ema_group, ema());
+  for (const auto& [slot, tensors] : optimizer()) verify_all(slot_group(slot), tensors);
 }
 
 Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {

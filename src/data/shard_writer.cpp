@@ -1,10 +1,19 @@
 #include "shard_writer.hpp"
 
+#include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/hdf5_writer.hpp"
 #include "shard_header.hpp"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
 #include <utility>
 
 namespace lockstep {
@@ -23,6 +32,88 @@ void copy_rows(const SpoolFile& spool, const h5::Dataset& dataset, std::uint64_t
     spool.read(first * row_bytes, std::as_writable_bytes(std::span(buffer)));
     h5::write_rows<std::uint8_t>(dataset, first, count, buffer);
   }
+}
+
+/// The datasets of a shard, in the order in which they are made.
+struct Datasets {
+  h5::Dataset images;
+  h5::Dataset offsets;  ///< none without encoded images
+  h5::Dataset labels;
+  h5::Dataset checksums;
+};
+
+/// `dims`: of /images, or of /encoded.
+Datasets create_datasets(const h5::File& file, std::span<const std::uint64_t> dims, bool encoded,
+                         std::uint64_t samples) {
+  const std::array rows{samples};
+  const std::array ends{samples + 1};
+  Datasets made;
+  made.images = h5::create_dataset<std::uint8_t>(file, encoded ? "encoded" : "images", dims);
+  if (encoded) made.offsets = h5::create_dataset<std::uint64_t>(file, "offsets", ends);
+  made.labels = h5::create_dataset<std::int64_t>(file, "labels", rows);
+  made.checksums = h5::create_dataset<std::uint32_t>(file, "crc32c", rows);
+  return made;
+}
+
+struct Range {
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+/// Bytes of a file that are not values of its datasets.
+std::vector<Range> metadata_of(const h5::Object& file, bool encoded, std::uint64_t file_bytes) {
+  std::vector<Range> values;
+  for (const char* name : {encoded ? "encoded" : "images", "offsets", "labels", "crc32c"}) {
+    if (!h5::exists(file, name)) continue;
+    const h5::DatasetInfo info = h5::describe(file, name);
+    const std::uint64_t begin = info.offset.value_or(0);
+    values.push_back({begin, begin + info.elements * info.element.size});
+  }
+  std::ranges::sort(values, {}, &Range::begin);
+  std::vector<Range> metadata;
+  std::uint64_t begin = 0;
+  for (const Range& range : values) {
+    if (range.begin > begin) metadata.push_back({begin, range.begin});
+    begin = std::max(begin, range.end);
+  }
+  if (begin < file_bytes) metadata.push_back({begin, file_bytes});
+  return metadata;
+}
+
+/// Error(bad_input) unless all of a shard but its values is as close() writes it. A packing that
+/// goes on takes up shards that it finds, and the HDF5 library must not open a stranger's.
+void require_own_shard(const std::string& path) {
+  const h5::Object found = h5::open_file(path);
+  const bool encoded = h5::exists(found, "encoded");
+  const std::vector<std::uint64_t> dims = h5::describe(found, encoded ? "encoded" : "images").dims;
+  const std::uint64_t samples = h5::describe(found, "labels").elements;
+  const Descriptor skeleton(::memfd_create("shard", MFD_CLOEXEC));
+  if (!skeleton) {
+    fail(ExitStatus::internal, "no memory for a file's metadata ({}); try again",
+         std::strerror(errno));
+  }
+  const std::string skeleton_path = fmt::format("/proc/self/fd/{}", skeleton.get());
+  h5::File file = h5::create_file(skeleton_path);
+  static_cast<void>(create_datasets(file, dims, encoded, samples));
+  h5::close_written(std::move(file));
+  const Descriptor input = open_input(path);
+  const auto size_of = [](const Descriptor& of) {
+    struct stat status {};
+    return ::fstat(of.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  };
+  const std::uint64_t bytes = size_of(skeleton);
+  bool is_own = size_of(input) == bytes;
+  for (const Range& range : metadata_of(h5::open_file(skeleton_path), encoded, bytes)) {
+    std::vector<std::byte> expected(is_own ? range.end - range.begin : 0);
+    std::vector<std::byte> stored(expected.size());
+    is_own = is_own && read_at(skeleton, range.begin, expected) == expected.size() &&
+             read_at(input, range.begin, stored) == stored.size() && stored == expected;
+  }
+  if (is_own) return;
+  fail(ExitStatus::bad_input,
+       "{} was not written by this version's pack (its HDF5 structure differs); give another "
+       "--output, or --overwrite to start again",
+       path);
 }
 
 }  // namespace
@@ -46,26 +137,22 @@ void ShardWriter::flush() {
 void ShardWriter::close() {
   flush();
   h5::File file = h5::create_file(path_);
-  const std::array rows{static_cast<std::uint64_t>(labels_.size())};
-  if (encoded_) {
-    const std::array bytes{offsets_.back()};
-    const h5::Dataset images = h5::create_dataset<std::uint8_t>(file, "encoded", bytes);
-    const std::array ends{rows[0] + 1};
-    h5::write_dataset<std::uint64_t>(file, "offsets", ends, offsets_);
-    copy_rows(spool_, images, bytes[0], 1);
-  } else {
-    const std::array dims{rows[0], static_cast<std::uint64_t>(image_.height),
-                          static_cast<std::uint64_t>(image_.width),
-                          static_cast<std::uint64_t>(image_.channels)};
-    const h5::Dataset images = h5::create_dataset<std::uint8_t>(file, "images", dims);
-    copy_rows(spool_, images, rows[0], dims[1] * dims[2] * dims[3]);
+  const std::uint64_t samples = labels_.size();
+  std::vector<std::uint64_t> dims{offsets_.back()};
+  if (!encoded_) {
+    dims = {samples, static_cast<std::uint64_t>(image_.height),
+            static_cast<std::uint64_t>(image_.width), static_cast<std::uint64_t>(image_.channels)};
   }
-  h5::write_dataset<std::int64_t>(file, "labels", rows, labels_);
-  h5::write_dataset<std::uint32_t>(file, "crc32c", rows, checksums_);
+  const Datasets datasets = create_datasets(file, dims, encoded_, samples);
+  copy_rows(spool_, datasets.images, dims[0], encoded_ ? 1 : dims[1] * dims[2] * dims[3]);
+  if (encoded_) h5::write_rows<std::uint64_t>(datasets.offsets, 0, samples + 1, offsets_);
+  h5::write_rows<std::int64_t>(datasets.labels, 0, samples, labels_);
+  h5::write_rows<std::uint32_t>(datasets.checksums, 0, samples, checksums_);
   h5::close_written(std::move(file));
 }
 
 void finish_shard(const std::string& path, const ShardAttributes& attributes) {
+  require_own_shard(path);
   h5::File file = h5::open_for_update(path);
   h5::write_string(file, "format", "lockstep-shard");
   h5::write_int64(file, "version", 1);

@@ -132,6 +132,7 @@ void Input::read_file(std::uint64_t offset, std::span<std::byte> bytes,
 
 void Input::read(std::uint64_t address, std::span<std::byte> bytes, std::string_view what) const {
   if (!holds(address, bytes.size())) damaged(fmt::format("{} lies beyond its end", what));
+  if (bytes.empty()) return;
   const std::uint64_t offset = base_ + address;
   if (bytes.size() > window_bytes / 2) {
     read_file(offset, bytes, what);

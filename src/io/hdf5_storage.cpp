@@ -96,7 +96,8 @@ void Storage::read_layout() {
 void Storage::read_chunked_layout(Cursor cursor, std::uint8_t version) {
   const std::uint64_t flags = version == 4 ? cursor.byte() : 0;
   const std::uint64_t axes = cursor.byte();  // and one of the bytes in an element
-  if (axes != info_.dims.size() + 1) node_.input()->damaged("chunks have other axes than values");
+  if (axes < 2 || axes != info_.dims.size() + 1)
+    node_.input()->damaged("chunks have other axes than values");
   index_.is_filtered = !filters_.empty();
   if (version == 3) index_.address = cursor.address();
   const std::uint64_t width = version == 4 ? cursor.byte() : 4;

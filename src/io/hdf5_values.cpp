@@ -26,13 +26,13 @@ void check_type(const Node& node, const DatasetInfo& info) {
 /// `values` elements.
 std::uint64_t check_rows(const Node& node, const DatasetInfo& info, std::uint64_t first,
                          std::uint64_t count, std::uint64_t values) {
-  const auto& dims = info.dims;
-  if (dims.empty() || first > dims[0] || count > dims[0] - first) {
+  const std::uint64_t rows = info.dims.empty() ? 1 : info.dims[0];
+  if (first > rows || count > rows - first) {
     fail(ExitStatus::bad_input,
          "{} has {} rows, not rows {} to {} (its shape has {} axes); check the file", node.name(),
-         dims.empty() ? 0 : dims[0], first, first + count, dims.size());
+         rows, first, first + count, info.dims.size());
   }
-  const std::uint64_t row = dims[0] == 0 ? 0 : info.elements / dims[0];
+  const std::uint64_t row = rows == 0 ? 0 : info.elements / rows;
   if (count * row != values) {
     fail(ExitStatus::bad_input,
          "{} rows of {} are {} values, not {} (its rows have {}); check the file", count,
@@ -178,20 +178,23 @@ std::vector<T> read_values(const Object& parent, const std::string& name,
                            std::uint64_t max_elements) {
   const Object dataset = open_dataset(parent, name);
   const Node& node = dataset.node();
-  const Storage& storage = node.storage();
-  const DatasetInfo& info = storage.info();
+  const DatasetInfo& info = node.storage().info();
   check_type<T>(node, info);
-  if (info.elements > max_elements) {
-    fail(ExitStatus::bad_input,
-         "{} is {}, more than {} values (the most expected there); check the file", node.name(),
-         to_string(info), max_elements);
-  }
-  // Before memory is taken for a shape that a damaged file claims.
-  storage.require_values();
+  require_values(dataset, max_elements);
   std::vector<T> values(static_cast<std::size_t>(info.elements));
   const std::uint64_t rows = info.dims.empty() ? 1 : info.dims[0];
   if (rows > 0) read_all<T>(node, 0, rows, info.elements / rows, values);
   return values;
+}
+
+void require_values(const Object& dataset, std::uint64_t max_elements) {
+  const Storage& storage = dataset.node().storage();
+  if (storage.info().elements > max_elements) {
+    fail(ExitStatus::bad_input,
+         "{} is {}, more than {} values (the most expected there); check the file",
+         dataset.node().name(), to_string(storage.info()), max_elements);
+  }
+  storage.require_values();
 }
 
 #define LOCKSTEP_H5_READ(T)                                                              \

@@ -76,13 +76,16 @@ struct DatasetInfo {
 /// Error(bad_input) if absent, not a dataset, its shape overflows, or it uses what is not read.
 [[nodiscard]] DatasetInfo describe(const Object& parent, const std::string& name);
 
+/// Error(bad_input) if there are more values than `max_elements`, or than the file can hold: to be
+/// called before memory is taken for them.
+void require_values(const Object& dataset, std::uint64_t max_elements);
 /// T is one of std::int8_t to std::uint64_t, float, double. The dataset must have T's type class;
 /// sizes and byte order are converted, and integers clamped to T's range.
 template <typename T>
 [[nodiscard]] std::vector<T> read_values(const Object& parent, const std::string& name,
                                          std::uint64_t max_elements);
 /// Reads rows [first, first + count) of the outermost axis into `values`, whose size must match
-/// exactly.
+/// exactly. Without axes there is one row.
 template <typename T>
 void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
                std::span<T> values);
