@@ -132,7 +132,10 @@ void Storage::set_grid(std::vector<std::uint64_t> extent) {
     const std::uint64_t size = grid_.extent[axis];
     const std::uint64_t most = max_dims_[axis];
     if (size == 0) node_.input()->damaged("a chunk without values");
-    grid_.max_count.push_back(most == undefined ? undefined : (most - 1) / size + 1);
+    if (most < info_.dims[axis]) node_.input()->damaged("a dataset is larger than it may be");
+    grid_.max_count.push_back(most == undefined
+                                  ? undefined
+                                  : std::max<std::uint64_t>(1, most / size + (most % size != 0)));
     // The product of the counts is at most that of the shape, which does not overflow.
     grid_.count.push_back((info_.dims[axis] + size - 1) / size);
     grid_.chunks *= grid_.count.back();
