@@ -2,7 +2,11 @@
 # interactive.sh [--machine NAME] COMMAND [OPTIONS...]: lockstep COMMAND on all ranks of an allocation, from its shell.
 #   salloc --nodes=2 --ntasks-per-node=4 --cpus-per-task=8
 #   slurm/interactive.sh train --model resnet50 --data shards/ --run-dir runs/try
-: "${LOCKSTEP_SLURM:=$(cd "$(dirname "$0")" && pwd)}"
+: "${LOCKSTEP_SLURM:=$(dirname "$(readlink -e "$0")")}"
+[[ ${LOCKSTEP_SLURM:-} == /* && ! -k $LOCKSTEP_SLURM && -r $LOCKSTEP_SLURM/job.sh ]] || {
+  echo "error: no job.sh in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (if unset: beside the submitted script, but not in a directory such as /tmp); module load lockstep, or set it to the absolute path of slurm/" >&2
+  exit 66
+}
 # shellcheck source-path=SCRIPTDIR source=job.sh
 source "$LOCKSTEP_SLURM/job.sh" || exit 66
 trap - "${signals[@]}" # no checkpoint on a signal here

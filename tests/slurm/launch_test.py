@@ -123,6 +123,20 @@ def pack_train_and_eval_run_in_sequence(folder):
     assert result["samples"] == 16, result
 
 
+def a_job_finds_the_other_scripts_beside_its_own(folder):
+    """From wherever it was submitted, where somebody may have put scripts of the same names."""
+    data, place, shared = write_shards(folder / "data"), folder / "my slurm", folder / "shared"
+    shutil.copytree(SCRIPTS, place)
+    (shared / "slurm").mkdir(parents=True)
+    (shared / "slurm/job.sh").write_text(f"touch {folder}/planted; exit 0\n")
+    line = training(data, folder / "run", "--max-steps", 2)
+    script = edited(place, "train.sbatch", "--nodes=1 --ntasks-per-node=1 --time=60", line)
+    number = command("env", "-C", shared, "sbatch", "--parsable", f"--output={folder}/%j.out", script, "--lr", "0.01",
+                     env={"LOCKSTEP_SLURM": ""}).strip()
+    Job(number, folder / f"{number}.out", folder / "run").end(status=0, restarts=0)
+    assert not (folder / "planted").exists() and latest(folder / "run")
+
+
 def an_unknown_machine_is_named(folder):
     script = edited(folder, "train.sbatch", "--nodes=1 --ntasks-per-node=1 --time=60", "training=()")
     text = script.read_text().replace(str(folder / "virtual.env"), "no-such-machine")
@@ -134,4 +148,4 @@ def an_unknown_machine_is_named(folder):
 if __name__ == "__main__":
     main([sbatch_places_ranks_as_requested, salloc_places_ranks_as_requested,
           each_machine_starts_ranks_on_two_nodes_by_mpirun, the_ranks_of_a_node_are_the_default_shard_group, each_element_of_an_array_trains_one_seed,
-          pack_train_and_eval_run_in_sequence, an_unknown_machine_is_named])
+          pack_train_and_eval_run_in_sequence, a_job_finds_the_other_scripts_beside_its_own, an_unknown_machine_is_named])

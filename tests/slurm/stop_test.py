@@ -207,12 +207,11 @@ def without_scontrol_a_dependent_job_resumes(folder):
 
 @soak
 def without_scontrol_an_element_of_an_array_resumes_alone(folder):
-    """Also if job.sh is found relative to the submission directory, and the job runs in another directory."""
     place = folder / "job"
     place.mkdir()
     script = edited(place, "train.sbatch", f"--job-name=array {LAYOUT}", run_line(folder, f"{folder}/run-array/"))
     array = command("env", "-C", SCRIPTS.parent, "sbatch", "--parsable", "--array=1-2", "--time=50", "--chdir", place,
-                    f"--output={place}/%A_%a.out", path_without(folder, "scontrol"), script, env={"LOCKSTEP_SLURM": ""}).strip()
+                    f"--output={place}/%A_%a.out", path_without(folder, "scontrol"), script).strip()
     elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
     with concurrent.futures.ThreadPoolExecutor() as pool:  # one run may be over before the other has begun
         list(pool.map(lambda element: element.hold(MIDDLE, RANKS), elements))
