@@ -17,8 +17,9 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/l
   cmake/FindHWLOC.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 if(TARGET lockstep_program)
-  # Libraries from a cluster's modules or a user's prefix are found at their build-time locations.
-  set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  # Libraries from a cluster's modules or a user's prefix are found at their build-time locations. A search path of the build that
+  # CMake is to replace at installation would end with a colon, which means the current directory.
+  set_target_properties(lockstep_program PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS lockstep_program DESTINATION ${CMAKE_INSTALL_BINDIR})
   include(LockstepManual)
   include(LockstepModulefiles)

@@ -40,7 +40,6 @@ file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/headers.cpp "")
 foreach(kind values control)
   add_library(lockstep_${kind}_headers STATIC EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/headers.cpp)
   target_link_libraries(lockstep_${kind}_headers PRIVATE lockstep_options lockstep_own_flags fmt::fmt)
-  set_target_properties(lockstep_${kind}_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_precompile_headers(lockstep_${kind}_headers PRIVATE ${headers})
 endforeach()
 target_compile_options(lockstep_control_headers PRIVATE ${LOCKSTEP_CONTROL_OPTIONS})
@@ -50,7 +49,6 @@ target_compile_options(lockstep_control_headers PRIVATE ${LOCKSTEP_CONTROL_OPTIO
 function(lockstep_own_target target)
   cmake_parse_arguments(TARGET "CONTROL" "" "" ${ARGN})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_own_flags>)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(TARGET_CONTROL AND LOCKSTEP_CONTROL_OPTIONS)
     target_compile_options(${target} PRIVATE ${LOCKSTEP_CONTROL_OPTIONS})
     target_precompile_headers(${target} REUSE_FROM lockstep_control_headers)
@@ -81,6 +79,12 @@ endfunction()
 # Builds all that `ctest -L unit` runs, without the program and the tests that need MPI.
 add_custom_target(unit_tests)
 
+# Compiles a library as programs are, so that they can share precompiled headers.
+function(lockstep_code_for_programs target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE ${CMAKE_CXX_COMPILE_OPTIONS_PIE})
+endfunction()
+
 if(LOCKSTEP_BUILD_TESTS)
   # Test code runs briefly, and -O3 would lengthen its compilation by two thirds. The library and the oracle keep -O3.
   add_library(lockstep_test_flags INTERFACE)
@@ -91,6 +95,7 @@ if(LOCKSTEP_BUILD_TESTS)
   # main() of the tests that have none; parsing Boost.Test takes half the time of compiling a test.
   add_library(lockstep_test_main STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/test_main.cpp)
   target_link_libraries(lockstep_test_main PRIVATE lockstep_test_flags)
+  lockstep_code_for_programs(lockstep_test_main)
   target_precompile_headers(lockstep_test_main PRIVATE <boost/test/unit_test.hpp> <thread> ${headers})
   add_library(lockstep_sleeping_yield MODULE ${PROJECT_SOURCE_DIR}/tests/sleeping_yield.cpp)
   target_link_libraries(lockstep_sleeping_yield PRIVATE lockstep_own_flags)

@@ -22,7 +22,7 @@ Mapped mapped_bytes() noexcept {
   char text[256]{};
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
-  static_cast<void>(::read(file, text, sizeof(text) - 1));
+  if (::read(file, text, sizeof(text) - 1) < 0) text[0] = '\0';
   ::close(file);
   Mapped pages;
   std::sscanf(text, "%llu %*u %*u %*u %*u %llu", &pages.all, &pages.data);

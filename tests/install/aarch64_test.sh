@@ -17,10 +17,10 @@ work=$build/aarch64
 rm -rf "$work"
 mkdir "$work"
 
-# The commands of BUILD with the cross compiler in place of all words before the first option.
+# The commands of BUILD with the cross compiler in place of all words before the first option, without what only x86 has.
 git grep -lE 'core/vectors|vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp' | while read -r source; do
   sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | sed "s/ -Winvalid-pch -include [^ ]*cmake_pch.hxx//" | head -n 1
-done | sed -E "s|^([^- ][^ ]* )+|$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
+done | sed -E "s|^([^- ][^ ]* )+|$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g; s| -fcf-protection=full||' >"$work/commands"
 count=$(wc -l <"$work/commands")
 [ "$count" -gt 0 ] || { echo "$build has no compile commands"; exit 1; }
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'eval "$0" || { echo "failed: $0"; exit 255; }' <"$work/commands"
