@@ -113,6 +113,12 @@ std::vector<fs::path> cuda_module_directories() {
     while (!rest.empty()) {
       const auto end = rest.find(':');
       if (end != 0) directories.emplace_back(rest.substr(0, end));
+      if (end != 0 && !directories.back().is_absolute()) {
+        fail(ExitStatus::usage,
+             "LOCKSTEP_MODULE_PATH={} names {}, which is not absolute (a module could be loaded "
+             "that somebody put into the current directory); give absolute paths",
+             set, directories.back().string());
+      }
       rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
     }
     return directories;

@@ -67,6 +67,14 @@ BOOST_AUTO_TEST_CASE(module_is_searched_beside_the_program_and_in_the_install_di
   BOOST_TEST(directories[1].filename().string() == "lockstep");
 }
 
+BOOST_AUTO_TEST_CASE(a_relative_directory_is_refused) {
+  for (const char* relative : {"/a:modules", ".", "modules:/a"}) {
+    look_in(relative);
+
+    BOOST_TEST(contains(failure(), "is not absolute"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(empty_entries_of_the_path_are_ignored) {
   look_in(":/a::/b:");
 

@@ -51,6 +51,18 @@ def cmake_options():
     return found
 
 
+def source_texts():
+    """{name: text} of the checkout's own text files: neither builds nor measurements."""
+    texts = {}
+    for place, folders, files in os.walk(SOURCE):
+        folders[:] = sorted(name for name in folders if name not in (".git", "build", "results", "__pycache__") and
+                            not os.path.exists(f"{place}/{name}/CMakeCache.txt"))
+        for path in (pathlib.Path(place, name) for name in sorted(files)):
+            if path.is_file() and not path.is_symlink() and b"\0" not in (content := path.read_bytes())[:4096]:
+                texts[str(path.relative_to(SOURCE))] = content.decode(errors="replace")
+    return texts
+
+
 def skip(reason):
     print(f"skipped: {reason}")
     sys.exit(SKIPPED)

@@ -150,6 +150,26 @@ def loading_sets_the_environment_and_unloading_restores_it(folder):
     assert without_modules(facts["after"]) == without_modules(facts["before"])
 
 
+def lists_of_directories_get_only_absolute_elements(folder):
+    """Whatever they hold before, and also if the modulefiles' own directory is given as a relative path."""
+    site = the_site()
+    names = ("PATH", "CMAKE_PREFIX_PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH", "PKG_CONFIG_PATH", "MODULEPATH")
+
+    for before in ("unset CMAKE_PREFIX_PATH", "export CMAKE_PREFIX_PATH=", "export CMAKE_PREFIX_PATH=/set:/also/set"):
+        _, facts = site.shell(f"""
+          {before}
+          cd '{site.trees[site.version]}' || exit 1
+          module use 'share/lockstep/modulefiles/{FOLDER}'
+          module load lockstep/{site.version} || exit 1
+          facts loaded""", paths=[site.others])
+
+        loaded = facts["loaded"]
+        assert loaded["CMAKE_PREFIX_PATH"].split(":")[0] == str(site.trees[site.version]), loaded["CMAKE_PREFIX_PATH"]
+        for name in names:
+            elements = loaded[name].split(":") if name in loaded else []
+            assert all(element.startswith("/") for element in elements), (before, name, loaded[name])
+
+
 def help_and_whatis_describe_lockstep(folder):
     site = the_site()
 
@@ -222,6 +242,6 @@ def a_copied_modulefile_finds_the_prefix_or_reports_that_it_is_missing(folder):
 
 
 if __name__ == "__main__":
-    installed.main([loading_sets_the_environment_and_unloading_restores_it, help_and_whatis_describe_lockstep,
+    installed.main([loading_sets_the_environment_and_unloading_restores_it, lists_of_directories_get_only_absolute_elements, help_and_whatis_describe_lockstep,
                     swapping_changes_every_variable, two_versions_conflict, a_conflicting_module_prevents_loading,
                     a_copied_modulefile_finds_the_prefix_or_reports_that_it_is_missing])

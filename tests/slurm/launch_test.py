@@ -125,13 +125,13 @@ def pack_train_and_eval_run_in_sequence(folder):
 
 def a_job_finds_the_other_scripts_beside_its_own(folder):
     """From wherever it was submitted, where somebody may have put scripts of the same names."""
-    data, place, shared = write_shards(folder / "data"), folder / "my slurm", folder / "shared"
+    data, place, shared = write_shards(folder / "data"), folder / "slurm", folder / "shared"
     shutil.copytree(SCRIPTS, place)
     (shared / "slurm").mkdir(parents=True)
     (shared / "slurm/job.sh").write_text(f"touch {folder}/planted; exit 0\n")
     line = training(data, folder / "run", "--max-steps", 2)
     script = edited(place, "train.sbatch", "--nodes=1 --ntasks-per-node=1 --time=60", line)
-    number = command("env", "-C", shared, "sbatch", "--parsable", f"--output={folder}/%j.out", script, "--lr", "0.01",
+    number = command("env", "-C", shared, "sbatch", "--parsable", f"--output={folder}/%j.out", script, "--keep", 2,
                      env={"LOCKSTEP_SLURM": ""}).strip()
     Job(number, folder / f"{number}.out", folder / "run").end(status=0, restarts=0)
     assert not (folder / "planted").exists() and latest(folder / "run")

@@ -35,8 +35,8 @@ struct CudaAvailability {
 [[nodiscard]] const gpu::ModuleTable& load_cuda_module();
 
 /// The directories searched for the module, in order. If LOCKSTEP_MODULE_PATH (separated by colons)
-/// is set, only its directories; else the program's own directory and the installation directory
-/// relative to it.
+/// is set, only its directories, which must be absolute (else Error(usage)); else the program's own
+/// directory and the installation directory relative to it.
 [[nodiscard]] std::vector<std::filesystem::path> cuda_module_directories();
 
 }  // namespace lockstep
