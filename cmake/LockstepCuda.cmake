@@ -64,7 +64,7 @@ macro(lockstep_find_cuda)
   endif()
   find_package(CUDNNFrontend 1.15 QUIET)
   if(NOT CUDNNFrontend_FOUND)
-    list(APPEND missing "cudnn-frontend 1.15 or newer (pip install nvidia-cudnn-frontend, or -DCUDNN_FRONTEND_INCLUDE_DIR=DIR)")
+    list(APPEND missing "cudnn-frontend 1.15 or newer (scripts/install-dependencies build, or -DCUDNN_FRONTEND_INCLUDE_DIR=DIR)")
   endif()
 endmacro()
 

@@ -16,7 +16,7 @@ def tool(name):
     places = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", *(found for path in sys.path for found in glob.glob(f"{path}/nvidia/*/bin"))]
     found = shutil.which(name, path=":".join(places))
     if not found:
-        print(f"skipped: {name} is not here (it reads the machine code of kernels); pip install nvidia-cuda-{name}, or install CUDA's package of it")
+        print(f"skipped: {name} is not here (it reads the machine code of kernels); scripts/install-dependencies tests, or install CUDA's package of it")
         sys.exit(77)
     return found
 

@@ -71,19 +71,21 @@ def stages_for(arguments):
 
 
 def check_images():
-    """The stages of a variant have the same distribution, and CUDA is one that the project supports."""
+    """Images are named by digest. The stages of a variant have the same distribution, and CUDA is one that the project supports."""
+    text = DEFINITION.read_text()
     build, final = stages_for({})
-    assert build.header["from"] == final.header["from"] == "debian:12", (build.header, final.header)
-    assert "-DLOCKSTEP_CUDA=OFF" in build.sections["post"]
+    assert build.header["from"] == final.header["from"] and re.fullmatch(r"debian@sha256:[0-9a-f]{64}", build.header["from"]), build.header
+    assert "those of debian:12," in text and "-DLOCKSTEP_CUDA=OFF" in build.sections["post"]
 
     build, final = stages_for(definition.arguments_of(WITH_CUDA.read_text()))
-    names = [re.fullmatch(r"nvidia/cuda:([\d.]+)-cudnn-(devel|runtime)-(\w+[\d.]+)", stage.header["from"]) for stage in (build, final)]
-    assert all(names), (build.header, final.header)
-    assert [name[2] for name in names] == ["devel", "runtime"] and names[0][1] == names[1][1] and names[0][3] == names[1][3], names
+    images = [stage.header["from"] for stage in (build, final)]
+    assert len(set(images)) == 2 and all(re.fullmatch(r"nvidia/cuda@sha256:[0-9a-f]{64}", image) for image in images), images
+    names = re.findall(r"nvidia/cuda:([\d.]+)-cudnn-(devel|runtime)-(\w+[\d.]+\d)", text)
+    assert [name[1] for name in names] == ["devel", "runtime"] and names[0][0] == names[1][0] and names[0][2] == names[1][2], names
     oldest = re.search(r"find_package\(CUDAToolkit ([\d.]+)", (SOURCE / "cmake/LockstepCuda.cmake").read_text())[1]
-    assert [*map(int, names[0][1].split("."))] >= [*map(int, oldest.split("."))], f"CUDA {names[0][1]} is older than {oldest}"
+    assert [*map(int, names[0][0].split("."))] >= [*map(int, oldest.split("."))], f"CUDA {names[0][0]} is older than {oldest}"
     assert "-DLOCKSTEP_CUDA=ON" in build.sections["post"]
-    print(f"ok      {DEFINITION.name} has two stages, for CPUs and for CUDA {names[0][1]}")
+    print(f"ok      {DEFINITION.name} has two stages, for CPUs and for CUDA {names[0][0]}")
 
 
 def check_commands_of_the_page(post):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the easyconfigs: without EasyBuild what they name and set; with it (pip install easybuild), that EasyBuild accepts them and finds
+"""Checks the easyconfigs: without EasyBuild what they name and set; with it (scripts/soak easybuild), that EasyBuild accepts them and finds
 every dependency. Prints what was not checked."""
 
 import importlib.util

@@ -9,12 +9,13 @@ python=build/python/bin/python3
 work=$build/nvidia-versions
 mkdir -p "$work"
 
-headers() {  # FOLDER PACKAGE [VERSION SPECIFIER OF PIP]
+headers() {  # FOLDER PACKAGE: one of scripts/python-packages/nvidia-FOLDER.txt, with its sums
   local folder=$work/$1/$2 wheel
   wheel=$(mktemp -d)
-  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$wheel" "$2${3:-}"
+  sed -n "/^$2==/,/[^\\\\]\$/p" "scripts/python-packages/nvidia-$1.txt" >"$work/package.txt"
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes --dest "$wheel" -r "$work/package.txt"
   echo "$1: $(cd "$wheel" && echo *.whl)"
-  "$python" - "$wheel"/*.whl "$folder" <<'END'
+  "$python" -I - "$wheel"/*.whl "$folder" <<'END'
 import pathlib, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
     for name in wheel.namelist():
@@ -40,13 +41,7 @@ compile() {  # FOLDER: the sources, with its headers before those of the build
 }
 
 rm -rf "$work/oldest" "$work/newest"
-headers oldest nvidia-cuda-runtime-cu12 '==12.8.*'
-headers oldest nvidia-nccl-cu12 '==2.22.3'
-headers oldest nvidia-cudnn-cu12 '==9.0.*'
-headers oldest nvidia-cudnn-frontend '==1.15.0'
-compile oldest
-headers newest nvidia-cuda-runtime '>=13'
-headers newest nvidia-nccl-cu13
-headers newest nvidia-cudnn-cu13
-headers newest nvidia-cudnn-frontend '<2'
-compile newest
+for versions in oldest newest; do
+  for package in $(sed -n 's/==.*//p' "scripts/python-packages/nvidia-$versions.txt"); do headers "$versions" "$package"; done
+  compile "$versions"
+done

@@ -441,7 +441,7 @@ def paper_is_white_and_shows_all_plots(folder):
 def axe_finds_no_barrier(folder):
     package = importlib.util.find_spec("axe_playwright_python")
     if package is None:
-        raise Skipped("no axe-core (pip install --no-deps axe-playwright-python)")
+        raise Skipped("no axe-core (scripts/install-dependencies tests)")
     axe = pathlib.Path(package.origin).with_name("axe.min.js").read_text()
     for page in (one_page(folder), page_of_three(folder), page_of_a_study(folder)):
         for theme in ("light", "dark"):

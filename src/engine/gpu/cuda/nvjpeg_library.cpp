@@ -41,8 +41,8 @@ class LoadedLibrary final : public JpegLibrary {
     library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) {
       fail(ExitStatus::usage,
-           "--decode gpu needs nvJPEG ({}); install it with the CUDA toolkit (or pip install "
-           "nvidia-nvjpeg, and add its directory to LD_LIBRARY_PATH), or use --decode cpu",
+           "--decode gpu needs nvJPEG ({}); install it with the CUDA toolkit (or NVIDIA's "
+           "Python package of it, with its directory in LD_LIBRARY_PATH), or use --decode cpu",
            dlerror());
     }
     require("nvjpegGetProperty", functions_.get_property);
