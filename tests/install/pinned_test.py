@@ -17,7 +17,7 @@ def unpinned(name, text):
     """What the text fetches without a sum."""
     joined = re.sub(r"\\\n\s*", " ", text)
     for line in joined.splitlines():
-        if re.search(r"\b(pip3?|pipx|uv)\b[\"']?,? +[\"']?(install|download|add|run)\b", line) or re.search(r"-m[\"', ]+pip[\"', ]+(install|download)", line):
+        if re.search(r"\b(pip3?|pipx|uv)\b[\"', ]+(install|download|add|run)\b", line):
             if "--require-hashes" not in line and not (name == "scripts/pin-python-packages" and "--dry-run" in line):
                 yield f"{line.strip()} (--require-hashes)"
         if re.search(r"\b(curl|wget)\b +\S", line) and re.search(r"(https?|ftp)://", line):
@@ -30,7 +30,8 @@ def unpinned(name, text):
     for call in re.findall(r"\bfile\s*\(\s*DOWNLOAD\b([^)]*)\)", text, re.I):
         if not re.search(r"EXPECTED_HASH\s+SHA256=[0-9a-f]{64}", call):
             yield f"{call.strip()} (EXPECTED_HASH SHA256=)"
-    for pattern in (r"^\s*FROM\s+(?:--\S+\s+)?(\S+)", r"^\s*From:\s*(\S+)\s*$", r"\b\w*IMAGE=([^\s\"'`,]+)", r"\bdocker://([^\s\"'`)]+)", r"^\s*-?\s*(?:image|container|uses):\s*[\"']?([^\s\"'#]+)",
+    for pattern in (r"^\s*FROM\s+(?:--\S+\s+)?(\S+)", r"^\s*From:\s*(\S+)\s*$", r"\b\w*IMAGE=([^\s\"'`,]+)", r"\bdocker://([^\s\"'`)]+)",
+                    r"^\s*-?\s*(?:image|container|uses):\s*[\"']?([^\s\"'#]+)",
                     r"\b(?:docker|podman) +(?:run|pull)\b.*?\s([\w.-]+(?:/[\w.-]+)*(?::[\w.-]+)(?:@\S+)?)"):
         for image in re.findall(pattern, joined, re.M):
             if not re.search(r"@sha256:[0-9a-f]{64}$|@[0-9a-f]{40}$", image) and not image.startswith("{{") and "$" not in image:
