@@ -17,19 +17,26 @@ FORTIFIED = not SANITIZED and CACHE["CMAKE_BUILD_TYPE"] != "Debug"
 
 
 def elf_type(path):
+    return elf_kind(path)[0]
+
+
+def elf_kind(path):
+    """The file's type and processor; (None, None) if it is no ELF file."""
     with open(path, "rb") as file:
-        header = file.read(18)
-    return struct.unpack_from("<H", header, 16)[0] if header[:4] == b"\x7fELF" else None
+        header = file.read(20)
+    return struct.unpack_from("<HH", header, 16) if header[:4] == b"\x7fELF" else (None, None)
 
 
 def linked_files(folder):
-    """Programs and libraries, not objects; without other builds inside this one, and compilers' trials."""
-    found = []
+    """Programs and libraries, not objects; without other builds inside this one, what a test compiles for another processor, and
+    compilers' trials."""
+    found, processor = [], elf_kind(BUILD / "lockstep")[1]
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in ("CMakeFiles", "Testing", "environment-modules") and
                             not os.path.exists(f"{place}/{name}/CMakeCache.txt"))
         paths = [os.path.join(place, name) for name in sorted(files)]
-        found += [path for path in paths if os.path.isfile(path) and not os.path.islink(path) and elf_type(path) not in (None, 1)]
+        found += [path for path in paths if os.path.isfile(path) and not os.path.islink(path) and
+                  elf_type(path) not in (None, 1) and elf_kind(path)[1] == processor]
     return found
 
 
