@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int backlog = 512;
+constexpr int backlog = SOMAXCONN;  // as many as the system allows
 
 void set_port(SocketAddress& address, int port) {
   // The port has the same offset in both families.

@@ -126,18 +126,27 @@ class Target final {
   std::optional<Tree> child_;
 };
 
-/// A process that keeps `size` connections open and replaces each one that ends.
+/// A process that keeps `size` connections open, says `text` on each, and replaces each one that
+/// ends, after a pause of `pause`.
 class Crowd final {
  public:
-  Crowd(int port, std::size_t size) : process_(::fork()) {
+  Crowd(int port, std::size_t size, const std::string& text = "",
+        std::chrono::microseconds pause = 20ms)
+      : process_(::fork()) {
     if (process_ != 0) return;
-    ::alarm(60);  // ends the process if the test does not
+    ::alarm(120);  // ends the process if the test does not
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
     std::vector<Descriptor> all(size);
     while (true) {
       for (Descriptor& each : all) {
-        if (!each || has_ended(each)) each = connect_to(port);
+        if (each && !has_ended(each)) continue;
+        each = connect_to(port);
+        send(each, text);
       }
-      ::usleep(20000);
+      std::this_thread::sleep_for(pause);
     }
   }
   ~Crowd() {
@@ -219,7 +228,7 @@ BOOST_AUTO_TEST_CASE(an_incomplete_hello_ends_the_connection_after_some_seconds)
 
 BOOST_AUTO_TEST_CASE(few_strangers_are_accepted_at_a_time) {
   Target target;
-  std::vector<Descriptor> strangers(40);
+  std::vector<Descriptor> strangers(200);
   for (Descriptor& each : strangers) each = connect_to(target.port);
   const std::ptrdiff_t before = open_descriptors();
   std::ptrdiff_t most = 0;
@@ -229,7 +238,8 @@ BOOST_AUTO_TEST_CASE(few_strangers_are_accepted_at_a_time) {
   }
 
   BOOST_TEST(most > 0);
-  BOOST_TEST(most <= 9);  // one for the child, and eight more
+  BOOST_TEST(most <= 64);
+  BOOST_TEST(std::ranges::count_if(strangers, has_ended) >= 200 - 64);
 }
 
 BOOST_AUTO_TEST_CASE(more_strangers_than_allowed_open_files_do_not_starve_the_child) {
@@ -246,6 +256,23 @@ BOOST_AUTO_TEST_CASE(more_strangers_than_allowed_open_files_do_not_starve_the_ch
   BOOST_TEST(open_files(20).size() == 20U);
   target.begin_child();
   BOOST_TEST(target.until([&] { return target.child_is_in(); }, 60s));
+}
+
+BOOST_AUTO_TEST_CASE(thousands_of_strangers_do_not_keep_the_child_out) {
+  for (const std::string& text : {std::string(), frame(MessageKind::hello, "").substr(0, 3),
+                                  frame(MessageKind::hello, std::string(sizeof(Hello), 'x'))}) {
+    Target target;
+    const Crowd crowd(target.port, 3000, text, 0us);
+    target.exchange(20ms);
+    for (const auto end = std::chrono::steady_clock::now() + 1s;
+         std::chrono::steady_clock::now() < end;) {
+      target.exchange(20ms);
+    }
+
+    target.begin_child();
+    BOOST_TEST(target.until([&] { return target.child_is_in(); }, 60s));
+    BOOST_TEST(target.events.empty());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_near_its_limit_of_open_files_neither_accepts_nor_spins) {
@@ -277,10 +304,12 @@ BOOST_AUTO_TEST_CASE(messages_of_strangers_have_no_effect) {
                     .parent = 0,
                     .nonce = session.child_nonce,
                     .proof = derive({8}, Purpose::child_proof, session)};
+  const Knock knock{.child = 1, .parent = 0, .count = 9, .proof = knock_proof({8}, 1, 0, 9)};
   std::vector<Descriptor> strangers;
   for (const std::string& text :
        {loss, frame(MessageKind::hello, raw_bytes(hello)) + loss,
         frame(MessageKind::hello, raw_bytes(hello).substr(1)) + loss,
+        frame(MessageKind::knock, raw_bytes(knock)) + frame(MessageKind::hello, raw_bytes(hello)),
         frame(MessageKind::welcome, "") + loss, frame(MessageKind::goodbye, ""),
         frame(MessageKind::disabled, "stop")}) {
     strangers.push_back(connect_to(target.port));
@@ -357,9 +386,13 @@ BOOST_AUTO_TEST_CASE(a_parent_without_the_secret_is_rejected) {
   };
   BOOST_REQUIRE(talk_until([&] { return static_cast<bool>(connection); }));
   send(connection, frame(MessageKind::challenge, raw_bytes(Challenge{})));
-  std::array<char, sizeof(Hello)> hello{};
-  BOOST_REQUIRE(talk_until(
-      [&] { return ::recv(connection.get(), hello.data(), hello.size(), MSG_PEEK) > 0; }));
+  std::string said(frame(MessageKind::knock, raw_bytes(Knock{})).size() +
+                       frame(MessageKind::hello, raw_bytes(Hello{})).size(),
+                   '\0');
+  BOOST_REQUIRE(talk_until([&] {
+    return ::recv(connection.get(), said.data(), said.size(), MSG_PEEK) ==
+           static_cast<ssize_t>(said.size());
+  }));
   send(connection, frame(MessageKind::welcome, raw_bytes(Welcome{})) +
                        frame(MessageKind::verdict, "the job ends"));
 

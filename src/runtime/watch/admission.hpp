@@ -4,7 +4,9 @@
 #include "link.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -33,9 +35,10 @@ struct AdmissionOptions {
   SilenceLimits silence = {};
 };
 
-/// Accepts connections only from a rank's children. Until a connection has proved that it knows the
-/// job's secret, it may send only one Hello within a time limit. The number of such connections,
-/// and so their use of memory and open files, is bounded.
+/// Accepts connections only from a rank's children. All waiting connections are accepted at once,
+/// so that strangers cannot fill the system's queue. One whose first message is a child's Knock
+/// then has a place of its own. Of the others the newest few stay for some seconds: their number,
+/// and so their use of memory and open files, is bounded, and they get no answer.
 class Admission final {
  public:
   Admission(AdmissionOptions options, Listener listener);
@@ -51,22 +54,29 @@ class Admission final {
   [[nodiscard]] SteadyClock::time_point deadline() const noexcept;
 
  private:
-  struct Pending {
+  struct Stranger {
+    Link link;
+    SteadyClock::time_point since;
+  };
+  /// Has knocked, and is to answer the challenge.
+  struct Caller {
+    int rank;
     Link link;
     Bytes32 nonce;
     SteadyClock::time_point since;
   };
 
-  [[nodiscard]] bool full() const noexcept { return pending_.size() >= most_; }
   [[nodiscard]] bool paused() const noexcept { return SteadyClock::now() < paused_until_; }
-  [[nodiscard]] std::chrono::milliseconds time_limit() const noexcept;
   void accept();
-  [[nodiscard]] std::optional<int> greet(Pending& pending);
+  void hear(Stranger& stranger);
+  void drop_oldest();
+  [[nodiscard]] bool greet(Caller& caller);
 
   AdmissionOptions options_;
   Listener listener_;
-  std::size_t most_;
-  std::deque<Pending> pending_;  ///< oldest first
+  std::deque<Stranger> strangers_;       ///< oldest first
+  std::vector<Caller> callers_;          ///< at most one of each child
+  std::map<int, std::uint64_t> knocks_;  ///< by child: the last count
   SteadyClock::time_point paused_until_{};
 };
 

@@ -7,6 +7,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <cstring>
 #include <string>
 
 namespace lockstep::watch {
@@ -65,6 +66,13 @@ Bytes32 derive(const Bytes32& secret, Purpose purpose, const Session& session) {
   add(session.child_nonce);
   add(session.parent_nonce);
   return hmac(secret, text);
+}
+
+Bytes32 knock_proof(const Bytes32& secret, std::int32_t child, std::int32_t parent,
+                    std::uint64_t count) {
+  Session session{.child = child, .parent = parent};
+  std::memcpy(session.child_nonce.data(), &count, sizeof count);
+  return derive(secret, Purpose::knock, session);
 }
 
 }  // namespace lockstep::watch

@@ -17,7 +17,7 @@ using Bytes32 = std::array<unsigned char, 32>;
 
 /// What an HMAC is used for. It is part of the HMAC, so a captured one is useless for any other
 /// purpose.
-enum class Purpose : std::int32_t { child_proof, parent_proof, child_key, parent_key };
+enum class Purpose : std::int32_t { knock, child_proof, parent_proof, child_key, parent_key };
 
 /// One connection, identical at both ends. Each end contributes a nonce, which prevents replay of
 /// earlier messages.
@@ -29,5 +29,8 @@ struct Session {
 };
 /// HMAC of the purpose and session, keyed with the job's secret.
 [[nodiscard]] Bytes32 derive(const Bytes32& secret, Purpose purpose, const Session& session);
+/// The proof of the child's knock with this count.
+[[nodiscard]] Bytes32 knock_proof(const Bytes32& secret, std::int32_t child, std::int32_t parent,
+                                  std::uint64_t count);
 
 }  // namespace lockstep::watch

@@ -21,7 +21,8 @@
 namespace lockstep::watch {
 
 enum class MessageKind : std::uint8_t {
-  challenge,  ///< Challenge: the parent's first message
+  knock,      ///< Knock: the child's first message, sent with the connection
+  challenge,  ///< Challenge: the parent's answer
   hello,      ///< Hello: the child's answer
   welcome,    ///< Welcome: the parent's answer; from here on messages are authenticated
   reports,    ///< RankReports
@@ -37,6 +38,14 @@ struct Message {
   std::string payload;
 };
 
+/// Tells a child from a stranger before the parent spends anything on the connection. Valid once,
+/// which an eavesdropper may use up: the child then connects again.
+struct Knock {
+  std::int32_t child = 0;
+  std::int32_t parent = 0;
+  std::uint64_t count = 0;  ///< of the child's connections so far; grows
+  Bytes32 proof{};
+};
 struct Challenge {
   Bytes32 nonce{};
 };

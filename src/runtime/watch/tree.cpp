@@ -180,6 +180,7 @@ void Tree::take_message(const Message& message, int from, double now, std::vecto
     case MessageKind::verdict:
       if (from_above) events.push_back({.kind = Kind::verdict, .text = message.payload});
       break;
+    case MessageKind::knock:
     case MessageKind::challenge:
     case MessageKind::hello:
     case MessageKind::welcome:

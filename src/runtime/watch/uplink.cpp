@@ -51,6 +51,7 @@ void Uplink::step(double now) {
       heard_ = now;
       link_.emplace(dialer_.take(), sizeof(Challenge), options_.silence.connection);
       attempt_end_ = SteadyClock::now() + answer_limit;
+      knock();
       break;
     case Dialer::Outcome::refused:
       if (state_ == State::unreachable) {
@@ -68,6 +69,15 @@ void Uplink::step(double now) {
       break;
   }
   if (state_ == State::connecting && SteadyClock::now() > first_end_) close();
+}
+
+void Uplink::knock() {
+  ++knocks_;
+  const Knock knock{.child = options_.rank,
+                    .parent = options_.parent,
+                    .count = knocks_,
+                    .proof = knock_proof(options_.secret, options_.rank, options_.parent, knocks_)};
+  link_->send(MessageKind::knock, raw_bytes(knock));
 }
 
 /// Keeps a connection that the parent's system has accepted, however long the parent is stopped.

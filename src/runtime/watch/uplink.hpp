@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,7 @@ class Uplink final {
 
  private:
   void dial();
+  void knock();
   void shake_hands();
 
   UplinkOptions options_;
@@ -71,6 +73,7 @@ class Uplink final {
   std::size_t next_address_ = 0;
   std::optional<Link> link_;
   Session session_;
+  std::uint64_t knocks_ = 0;
   bool greeted_ = false;  ///< Hello has been sent
   State state_ = State::connecting;
   bool silent_ = false;
