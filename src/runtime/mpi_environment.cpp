@@ -6,8 +6,10 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -39,6 +41,34 @@ void start_alone() {
   ::setenv("OMPI_MCA_btl", "self", 0);
 }
 
+std::string_view variable(const char* name) noexcept {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+/// Whether the launcher says that all ranks are on this node. The parts of a heterogeneous step of
+/// Slurm are on nodes of their own, and each part counts only those.
+bool all_ranks_are_here() noexcept {
+  const std::string_view ranks = variable("OMPI_COMM_WORLD_SIZE");
+  if (!ranks.empty()) return variable("OMPI_COMM_WORLD_LOCAL_SIZE") == ranks;
+  return !variable("PMIX_RANK").empty() && variable("SLURM_STEP_NUM_NODES") == "1" &&
+         variable("SLURM_HET_SIZE").empty();
+}
+
+/// Open MPI's transport by TCP makes each rank listen on all interfaces, for anybody, even if all
+/// of its messages go through shared memory. A list replaces the one of the site's file, so
+/// it names what to use: excluding TCP would admit what that file excludes.
+void stay_off_tcp() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return;
+  constexpr std::string_view name = "Open MPI v";
+  const std::string_view version(text.data());
+  if (!version.starts_with(name)) return;
+  const bool is_older = version.substr(name.size()) < "5" && version[name.size() + 1] == '.';
+  ::setenv("OMPI_MCA_btl", is_older ? "self,vader" : "self,sm", 0);
+}
+
 /// Open MPI's own choice lets the kernel grow the buffer of each TCP connection to megabytes.
 /// Values for the next round then wait behind those, on the link and in its switch; see
 /// docs/communication.md.
@@ -58,6 +88,7 @@ int rank_before_start() noexcept {
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   if (may_have_peers()) {
     limit_send_buffers();
+    if (all_ranks_are_here()) stay_off_tcp();
   } else {
     start_alone();
   }
@@ -74,6 +105,10 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
         "MPI built with thread support",
         provided, int{MPI_THREAD_FUNNELED});
   }
+}
+
+std::string mpi_transports() {
+  return all_ranks_are_here() ? std::string(variable("OMPI_MCA_btl")) : std::string();
 }
 
 MpiEnvironment::~MpiEnvironment() {

@@ -8,6 +8,7 @@
 #include "lockstep/data/class_names.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/run/progress.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
 
 #include <fmt/format.h>
 
@@ -214,6 +215,9 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
 void report_start(RunReporter& reporter, const StartParts& parts, const TrainingState& state,
                   const StartClock& clock) {
   reporter.note("start: " + clock.text());
+  if (const std::string transports = mpi_transports(); !transports.empty()) {
+    reporter.note(fmt::format("MPI: transports {} (all ranks are on one node)", transports));
+  }
   const StateBytes& bytes = parts.bytes;
   reporter.started(state, {.epoch_samples = parts.geometry.epoch_samples(),
                            .changes = parts.changes,

@@ -5,10 +5,12 @@
 #include "lockstep/runtime/process_grid.hpp"
 
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -59,6 +61,15 @@ bool holds_in_child(const Variables& variables, const std::function<bool()>& che
 bool transport_is(std::string_view expected) {
   const char* transport = std::getenv("OMPI_MCA_btl");
   return transport != nullptr && transport == expected;
+}
+
+std::string shared_memory_of_this_mpi() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string_view version(text.data());
+  if (!version.starts_with("Open MPI")) return "";
+  return version.starts_with("Open MPI v4") ? "self,vader" : "self,sm";
 }
 
 bool uses_no_network() {
@@ -116,6 +127,37 @@ BOOST_AUTO_TEST_CASE(one_variable_of_a_batch_system_leaves_mpi_unchanged) {
     variables[name] = "here";
     BOOST_TEST_CONTEXT(name)
     BOOST_TEST(holds_in_child(variables, is_unchanged));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(
+    ranks_on_one_node_keep_off_tcp_unless_the_user_or_the_launcher_says_otherwise) {
+  const Variables as_root{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  struct Case {
+    Variables launcher;
+    std::string transports;  ///< empty: MPI's own choice
+  };
+  const std::string local = shared_memory_of_this_mpi();
+  const Case cases[] = {
+      {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, local},
+      {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, ""},
+      {{{"OMPI_COMM_WORLD_SIZE", "4"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+        {"OMPI_MCA_btl", "self,vader,tcp"}},
+       "self,vader,tcp"},
+      {{{"OMPI_COMM_WORLD_SIZE", "4"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+        {"PMIX_RANK", "0"},
+        {"SLURM_STEP_NUM_NODES", "1"}},
+       ""},
+      {{{"SLURM_STEP_NUM_NODES", "1"}}, ""}};
+  for (const Case& each : cases) {
+    Variables variables = as_root;
+    variables.insert(each.launcher.begin(), each.launcher.end());
+    BOOST_TEST(holds_in_child(variables, [&] {
+      const char* set = std::getenv("OMPI_MCA_btl");
+      return each.transports == (set == nullptr ? "" : set);
+    }));
   }
 }
 

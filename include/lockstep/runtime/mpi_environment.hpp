@@ -1,10 +1,13 @@
 #pragma once
 
+#include <string>
+
 namespace lockstep {
 
 /// Initializes MPI on construction and finalizes it on destruction; owned by main. Works without a
 /// launcher (one rank). Asks for MPI_THREAD_SERIALIZED, requires MPI_THREAD_FUNNELED, and sets
-/// MPI_ERRORS_RETURN and the send buffers of Open MPI's TCP connections.
+/// MPI_ERRORS_RETURN and the send buffers of Open MPI's TCP connections. Ranks that are all on one
+/// node open no TCP port for MPI's messages (Open MPI), unless the user sets OMPI_MCA_btl.
 class MpiEnvironment final {
  public:
   MpiEnvironment(int& argc, char**& argv);
@@ -12,6 +15,10 @@ class MpiEnvironment final {
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 };
+
+/// Open MPI's transports (OMPI_MCA_btl) where all ranks are on one node; empty: its own choice. If
+/// the user sets none, they are shared memory only.
+[[nodiscard]] std::string mpi_transports();
 
 /// This process's rank as its launcher tells it, without MPI; 0 if there is no launcher.
 [[nodiscard]] int rank_before_start() noexcept;
