@@ -33,13 +33,12 @@ void check_checksum(const Source& source, std::optional<std::uint32_t> stored, s
                     const std::string& object) {
   if (!stored && source.use == CheckpointUse::resume) {
     fail(ExitStatus::bad_input,
-         "{}:{} has no {} attribute (resuming needs a file that verifies); use --init-from",
+         "{}:{} has no {} attribute (resuming needs a file with all checksums); use --init-from",
          source.path, object, format::checksum);
   }
   if (stored && *stored != found) {
     fail(ExitStatus::bad_input,
-         "{}:{} does not verify (checksum {:08x}, its bytes give {:08x}); the file is damaged, use "
-         "another",
+         "{}:{} is damaged (its checksum is {:08x}, its bytes give {:08x}); use another file",
          source.path, object, *stored, found);
   }
 }

@@ -5,14 +5,18 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/file_link.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
+#include "lockstep/io/atomic_file.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/other_format.hpp"
+#include "manifest.hpp"
 #include "model_options.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,15 +36,29 @@ struct InspectArguments {
   std::string engine;                    ///< "cpu", "gpu"; empty: neither
   std::string gpu = "h100";              ///< of a prediction
   bool verify = false;
+  bool manifest = false;
+  std::string output;  ///< of the manifest; empty: standard output
+  bool overwrite = false;
   bool json = false;
 };
 
 OptionTable<InspectArguments> inspect_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<InspectArguments> table;
-  table.group("Paths").add(
-      &InspectArguments::verify,
-      {.name = "verify", .help = "read everything and check every checksum", .unit = ""});
+  table.group("Paths")
+      .add(&InspectArguments::verify,
+           {.name = "verify",
+            .help = "read everything and compare every checksum, which finds damage (not forgery: "
+                    "--manifest)",
+            .unit = ""})
+      .add(&InspectArguments::manifest,
+           {.name = "manifest",
+            .help = "print the SHA-256 sums of the files, for sha256sum -c and to be signed",
+            .unit = ""})
+      .add(&InspectArguments::output,
+           {.name = "output", .help = "with --manifest: write them to this file", .unit = ""})
+      .add(&InspectArguments::overwrite,
+           {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
   table.group("Model")
       .add(&InspectArguments::config, train,
            {{.name = "model"},
@@ -92,6 +110,7 @@ OptionTable<InspectArguments> inspect_options() {
 void print_help() {
   fmt::print(
       "usage: lockstep inspect PATH... [--verify] [--json]\n"
+      "       lockstep inspect --manifest PATH... [--output FILE]\n"
       "       lockstep inspect --model NAME [options] [--json]\n\n"
       "Shows what a shard, a data set (a directory of shards), a checkpoint, a run directory or a\n"
       "model holds. All paths are read; the exit status is that of the first fault.\n\n"
@@ -99,9 +118,31 @@ void print_help() {
       fmt::join(model_names(), " "), inspect_options().help());
 }
 
+/// What --manifest needs and excludes.
+void check_manifest(const OptionTable<InspectArguments>::Parsed& parsed) {
+  const InspectArguments& arguments = parsed.value;
+  if (!arguments.manifest && (!arguments.output.empty() || arguments.overwrite)) {
+    fail(ExitStatus::usage, "--{} without --manifest (only that writes a file); give --manifest",
+         arguments.output.empty() ? "overwrite" : "output");
+  }
+  if (!arguments.manifest) return;
+  if (parsed.positional.empty()) {
+    fail(ExitStatus::usage, "--manifest without a path (a model has no files); give one");
+  }
+  if (arguments.verify || arguments.json) {
+    fail(ExitStatus::usage, "--manifest with --{} (it prints only sums); drop one",
+         arguments.verify ? "verify" : "json");
+  }
+  if (!arguments.output.empty()) {
+    require_output("--output", arguments.output,
+                   arguments.overwrite ? Existing::replace : Existing::refuse);
+  }
+}
+
 InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   const InspectArguments& arguments = parsed.value;
   const Config& config = arguments.config;
+  check_manifest(parsed);
   if (config.model.empty() && parsed.positional.empty()) {
     fail(ExitStatus::usage,
          "nothing to inspect (neither a path nor --model); see lockstep inspect --help");
@@ -111,7 +152,9 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          parsed.positional.front());
   }
   for (const std::string& name : parsed.given) {
-    if (!parsed.positional.empty() && name != "verify" && name != "json") {
+    const bool is_of_paths = name == "verify" || name == "manifest" || name == "output" ||
+                             name == "overwrite" || name == "json";
+    if (!parsed.positional.empty() && !is_of_paths) {
       fail(ExitStatus::usage, "--{} with the path {} (it describes a network); drop it", name,
            parsed.positional.front());
     }
@@ -168,6 +211,18 @@ Report inspect_file(const std::string& named, Verify verify) {
 void print(const Report& report, const std::string& separator) {
   fmt::print("{}{}", separator, escape_controls(report.text));
   for (const std::string& fault : report.faults) print_error(fault);
+}
+
+ExitStatus write_manifest(const std::vector<std::string>& paths,
+                          const InspectArguments& arguments) {
+  const std::string text = manifest({.paths = paths, .output = arguments.output});
+  if (!arguments.output.empty()) {
+    write_text_atomically(arguments.output, text);
+  } else {
+    // A file or a pipe gets the bytes of the names, as sha256sum needs them.
+    fmt::print("{}", ::isatty(STDOUT_FILENO) == 1 ? escape_controls(text) : text);
+  }
+  return ExitStatus::ok;
 }
 
 ExitStatus inspect_paths(const std::vector<std::string>& paths, const InspectArguments& arguments) {
@@ -292,6 +347,7 @@ ExitStatus run_inspect(Invocation& invocation) {
   }
   const auto parsed = inspect_options().parse(invocation.arguments, /*allow_positional=*/true);
   const InspectArguments arguments = check(parsed);
+  if (arguments.manifest) return write_manifest(parsed.positional, arguments);
   if (arguments.config.model.empty()) return inspect_paths(parsed.positional, arguments);
   const Report report = inspect_network(arguments);
   if (arguments.json) {

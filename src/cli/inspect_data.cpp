@@ -32,9 +32,9 @@ nlohmann::ordered_json short_side_json(std::int64_t short_side) {
   return short_side == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(short_side);
 }
 
-std::string describe_verification(const Report& report, Verify verify) {
+std::string describe_damage(const Report& report, Verify verify) {
   if (verify == Verify::no) return {};
-  return line("verified", report.faults.empty() ? "yes, every sample" : "NO");
+  return line("undamaged", report.faults.empty() ? "yes, every sample" : "NO");
 }
 
 /// Splits with at least one shard file name in the directory.
@@ -84,7 +84,7 @@ ClassNames add_split(Report& report, const std::string& directory, const std::st
   for (const std::string& note : info.notes) report.text += line("note", note);
   if (verify == Verify::yes) {
     report.text +=
-        line("verified", report.faults.size() == faults_before ? "yes, every sample" : "NO");
+        line("undamaged", report.faults.size() == faults_before ? "yes, every sample" : "NO");
   }
   return {.of = "split " + split, .names = info.class_names};
 }
@@ -127,7 +127,7 @@ Report inspect_shard(const std::string& path, Verify verify) {
   report.text +=
       line("layout", header.contiguous ? "contiguous" : "chunked or compressed (slower to read)");
   report.text += line("checksums", header.checksums ? "one a sample" : "none");
-  report.text += describe_verification(report, verify);
+  report.text += describe_damage(report, verify);
   return report;
 }
 

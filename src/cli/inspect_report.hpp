@@ -16,7 +16,7 @@ namespace lockstep::cli {
 struct Report {
   nlohmann::ordered_json json;
   std::string text;  ///< ends with a newline
-  /// What did not verify, one line each; `status` is that of the first fault.
+  /// What is wrong or damaged, one line each; `status` is that of the first fault.
   std::vector<std::string> faults = {};
   ExitStatus status = ExitStatus::ok;
 };

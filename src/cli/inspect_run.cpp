@@ -162,7 +162,7 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
     report.text += line("image", fmt::format("{}", fmt::join(extents(*checkpoint.image), "x")));
   }
   if (verify == Verify::yes) {
-    report.text += line("verified", report.faults.empty() ? "yes, every checksum" : "NO");
+    report.text += line("undamaged", report.faults.empty() ? "yes, every checksum" : "NO");
   }
   return report;
 }
@@ -209,7 +209,7 @@ Report inspect_run(const std::string& directory, Verify verify) {
       keep_fault(report, [&] { CheckpointReader(path, CheckpointUse::resume).verify(); });
     }
     report.json["verified"] = report.faults.empty();
-    report.text += line("verified", report.faults.empty() ? "yes, every checkpoint" : "NO");
+    report.text += line("undamaged", report.faults.empty() ? "yes, every checkpoint" : "NO");
   }
   return report;
 }

@@ -164,7 +164,7 @@ class Staging::Copier final {
     // rate_text() has no fractions of 1 MB/s.
     const std::string speed =
         done == 0 ? ""
-                  : fmt::format(" ({}, copied and verified in {}, {:.1f} MB/s)", size_text(size),
+                  : fmt::format(" ({}, copied undamaged in {}, {:.1f} MB/s)", size_text(size),
                                 time_text(seconds), size / 1e6 / seconds);
     say({.text = fmt::format("--stage-dir: {} of {}{} {} read from {} now", done,
                              count_text(all_shards, "shard"), speed, done == 1 ? "is" : "are",

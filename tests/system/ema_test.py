@@ -150,11 +150,11 @@ def the_average_is_exported_and_inspected_and_its_absence_is_an_error(folder):
         assert ("weights: " in printed) is has, printed
         with h5py.File(folder / "p.h5") as file:
             assert file.attrs["weights"] == (b"ema" if has else b"current"), dict(file.attrs)
-    # A damaged average: the file does not verify, and a run does not resume from it.
+    # A damaged average: it is found, and a run does not resume from it.
     with h5py.File(latest(with_average), "r+") as file:
         file["ema/fc.weight"][0, 0] += 1
-    assert "ema/fc.weight does not verify" in run(["inspect", latest(with_average)], expect=BAD_INPUT)
-    assert "ema/fc.weight does not verify" in run(train_args(data, with_average, "--ema-decay", 0.6), ranks=2, expect=BAD_INPUT)
+    assert "ema/fc.weight is damaged" in run(["inspect", latest(with_average)], expect=BAD_INPUT)
+    assert "ema/fc.weight is damaged" in run(train_args(data, with_average, "--ema-decay", 0.6), ranks=2, expect=BAD_INPUT)
     assert "belongs to --ema-decay" in run(train_args(data, folder / "new", "--ema-every", 2), expect=USAGE)
 
 

@@ -149,7 +149,7 @@ def what_cannot_be_exported_is_refused(folder):
     damaged.write_bytes(content)
     for source, status, says in ((folder / "absent.h5", NO_INPUT, "absent.h5"), (folder / "text.h5", BAD_INPUT, "text.h5"),
                                  (folder, BAD_INPUT, "is a directory"), (shard, BAD_INPUT, "not a checkpoint|/model"),
-                                 (damaged, BAD_INPUT, "fc.weight does not verify")):
+                                 (damaged, BAD_INPUT, "fc.weight is damaged")):
         for ranks in (1, 3):
             printed = export(source, output, expect=status, ranks=ranks)
             assert printed.count("lockstep: error: ") == 1 and any(each in printed for each in says.split("|")), printed

@@ -1,0 +1,58 @@
+#include "lockstep/io/sha256.hpp"
+
+#include "lockstep/core/input_file.hpp"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+
+struct FreeDigest {
+  void operator()(EVP_MD_CTX* context) const noexcept { EVP_MD_CTX_free(context); }
+};
+
+void check(int result, const char* call) {
+  if (result != 1) {
+    fail(ExitStatus::internal, "SHA-256 fails ({} of libcrypto); check the installation", call);
+  }
+}
+
+}  // namespace
+
+std::string sha256_of_file(const std::string& path) {
+  const Descriptor file = open_input(path);
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  const std::unique_ptr<EVP_MD_CTX, FreeDigest> context(EVP_MD_CTX_new());
+  check(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
+  std::vector<unsigned char> piece(piece_bytes);
+  for (;;) {
+    const ssize_t count = ::read(file.get(), piece.data(), piece.size());
+    if (count == 0) break;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
+           std::strerror(errno));
+    }
+    check(EVP_DigestUpdate(context.get(), piece.data(), static_cast<std::size_t>(count)),
+          "EVP_DigestUpdate");
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  check(EVP_DigestFinal_ex(context.get(), digest.data(), &size), "EVP_DigestFinal_ex");
+  std::string text;
+  text.reserve(2 * std::size_t{size});
+  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
+}
+
+}  // namespace lockstep
