@@ -16,12 +16,15 @@
 //   hold   from the WHENth on, an open of the file LOCKSTEP_TEST_HELD_FILE makes FILE.held and
 //   waits
 //          until that is removed
+//   late   the WHENth connection by TCP that does not block, after MPI's start, begins HOW seconds
+//          later
 //   slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -177,6 +180,16 @@ int open64(const char* path, int flags, ...) {
   const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
   va_end(rest);
   return open_file("open64", path, flags, mode);
+}
+
+int connect(int descriptor, const sockaddr* to, socklen_t size) {
+  static std::atomic<long> connections = 0;
+  int has_mpi = 0;
+  if (is("late") && to->sa_family == AF_INET && (fcntl(descriptor, F_GETFL) & O_NONBLOCK) != 0 &&
+      MPI_Initialized(&has_mpi) == MPI_SUCCESS && has_mpi != 0 && ++connections == fault().when) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(fault().how));
+  }
+  return next<int (*)(int, const sockaddr*, socklen_t)>("connect")(descriptor, to, size);
 }
 
 int symlink(const char* target, const char* path) {
