@@ -61,6 +61,10 @@ OptionTable<DoctorArguments> doctor_options() {
             {.name = "classes", .help = "outputs of the network", .min = 1},
             {.name = "optimizer"},
             {.name = "ema-decay"}});
+  table.group("Network").add(
+      &DoctorArguments::config, train,
+      {{.name = "watchdog-interface",
+        .help = "network of the run's watchdog, of which each node is tried: as for train"}});
   table.group("How")
       .add(&DoctorArguments::timeout,
            {.name = "timeout",
@@ -194,6 +198,7 @@ ExitStatus run_doctor(Invocation& invocation) {
                .checkpoint_bytes = checkpoint,
                .kept = config.keep + 2,  // the best, and the one being written
                .limit = limit,
+               .interface = config.watchdog_interface,
                .launch = launch,
                .start_seconds = start.count()});
   const bool is_first = !diagnosis.findings.empty();

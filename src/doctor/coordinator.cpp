@@ -225,6 +225,9 @@ void Coordinator::examine() {
   findings_.push_back(judge_cores(ranks_));
   findings_.push_back(judge_gpus(ranks_));
   if (auto locality = judge_locality(ranks_)) findings_.push_back(*std::move(locality));
+  if (!options_.interface.empty()) {
+    findings_.push_back(judge_interface(ranks_, options_.interface));
+  }
   examine_neighbours();
   examine_nodes();
   examine_clocks();

@@ -16,7 +16,7 @@ namespace lockstep::doctor {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
                                    gpus_allotted, gpus, gpu_reason, gpu_pairs, gpu_pairs_reaching,
-                                   gpus_apart, gpu_places)
+                                   gpus_apart, gpu_places, interface_error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SegmentFacts, sent, retransmitted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteFacts, interface, address, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReadFacts, bytes, seconds)

@@ -156,6 +156,17 @@ Finding judge_answers(std::span<const SilentRank> silent) {
           .values = {{"silent", static_cast<double>(silent.size())}}};
 }
 
+Finding judge_interface(std::span<const RankFacts> ranks, const std::string& asked) {
+  for (const RankFacts& rank : ranks) {
+    if (rank.interface_error.empty()) continue;
+    return {.check = "interface",
+            .verdict = Verdict::fail,
+            .text = fmt::format("{}: {}", rank.node, rank.interface_error)};
+  }
+  return {.check = "interface",
+          .text = fmt::format("every node has --watchdog-interface {}", asked)};
+}
+
 Finding judge_cores(std::span<const RankFacts> ranks) {
   const auto nodes = by_node(ranks);
   Finding finding{.check = "cores", .text = cores_text(nodes)};

@@ -63,8 +63,9 @@ std::string connect_and_read(const RouteOptions& options, const SocketAddress& t
 
 }  // namespace
 
-Listener::Listener(std::string greeting)
+Listener::Listener(std::string greeting, const std::optional<SocketAddress>& address)
     : greeting_(std::move(greeting)),
+      socket_("check the limits of this node", address),
       thread_([this](const std::stop_token& stop) { answer(stop); }) {}
 
 Listener::~Listener() = default;

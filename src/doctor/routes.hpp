@@ -4,18 +4,20 @@
 #include "lockstep/runtime/sockets.hpp"
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace lockstep::doctor {
 
-/// Listens on all addresses and answers each connection with a greeting that identifies this host.
-/// On container networks each host has the same address, so a connection may reach the own host.
+/// Listens on one address, or all, and answers each connection with a greeting that identifies this
+/// host. On container networks each host has the same address, so a connection may reach the own
+/// host.
 class Listener final {
  public:
   /// Throws Error(internal) if no port can be opened.
-  explicit Listener(std::string greeting);
+  Listener(std::string greeting, const std::optional<SocketAddress>& address);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -27,7 +29,7 @@ class Listener final {
   void answer(const std::stop_token& stop) const;
 
   std::string greeting_;
-  ListeningSocket socket_{"check the limits of this node"};
+  ListeningSocket socket_;
   std::jthread thread_;
 };
 

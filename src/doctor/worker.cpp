@@ -1,6 +1,7 @@
 #include "worker.hpp"
 
 #include "facts_json.hpp"
+#include "lockstep/runtime/watch_addresses.hpp"
 
 #include <fmt/format.h>
 
@@ -32,20 +33,40 @@ RouteTarget target_from(const nlohmann::json& json) {
   return target;
 }
 
+/// Those of `interface`, else all. Error(usage) if this host has none.
+std::vector<InterfaceAddress> chosen_addresses(const std::string& interface) {
+  if (interface.empty()) return interface_addresses();
+  return {watch::choose_address(interface, watch::all_addresses())};
+}
+
 }  // namespace
 
 Worker::Worker(Mailbox& mailbox, const ExaminationOptions& options)
     : mailbox_(mailbox), options_(options), node_(node_name(options.launch)) {}
 
-nlohmann::json Worker::listen() {
+RankFacts Worker::describe() const {
+  RankFacts facts = measure_rank(mailbox_.rank(), node_);
   try {
-    listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
+    static_cast<void>(chosen_addresses(options_.interface));
+  } catch (const std::exception& error) {
+    facts.interface_error = error.what();
+  }
+  return facts;
+}
+
+nlohmann::json Worker::listen() {
+  std::vector<InterfaceAddress> listened;
+  try {
+    listened = chosen_addresses(options_.interface);
+    const bool is_one = !options_.interface.empty();
+    listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()),
+                      is_one ? parse_address(listened.front().number, 0) : std::nullopt);
   } catch (const std::exception&) {
-    // No port or no thread: this node can then be reached only by MPI.
+    // No such interface, no port or no thread: this node can then be reached only by MPI.
     return {{"port", 0}, {"greeting", ""}, {"addresses", nlohmann::json::array()}};
   }
   nlohmann::json addresses = nlohmann::json::array();
-  for (const InterfaceAddress& address : interface_addresses()) {
+  for (const InterfaceAddress& address : listened) {
     if (!address.loopback) addresses.push_back({address.interface, address.number});
   }
   return {{"port", listener_->port()},
@@ -91,7 +112,7 @@ nlohmann::json Worker::reduce() {
 
 nlohmann::json Worker::perform(const nlohmann::json& command) {
   const std::string what = command.at("do").get<std::string>();
-  if (what == "describe") return measure_rank(mailbox_.rank(), node_);
+  if (what == "describe") return describe();
   if (what == "listen") return listen();
   if (what == "meet") return meet(command);
   if (what == "clock") return wall_clock();

@@ -27,6 +27,7 @@ class Worker final {
   [[nodiscard]] nlohmann::json perform(const nlohmann::json& command);
 
  private:
+  [[nodiscard]] RankFacts describe() const;
   [[nodiscard]] nlohmann::json listen();
   [[nodiscard]] nlohmann::json meet(const nlohmann::json& command);
   [[nodiscard]] nlohmann::json open_gpu(const nlohmann::json& command);

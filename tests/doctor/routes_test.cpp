@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 using namespace lockstep::doctor;
@@ -24,7 +25,7 @@ RouteFacts reach(const std::string& address, int port, const std::string& greeti
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_listener_is_reached) {
-  const Listener listener("node7");
+  const Listener listener("node7", std::nullopt);
 
   for (int i = 0; i < 3; ++i) BOOST_TEST(reach("127.0.0.1", listener.port(), "node7").error == "");
 }
@@ -50,7 +51,7 @@ BOOST_AUTO_TEST_CASE(an_address_that_does_not_answer_in_time_is_tried_again) {
 }
 
 BOOST_AUTO_TEST_CASE(another_host_with_the_same_address_is_reported) {
-  const Listener listener("node7");
+  const Listener listener("node7", std::nullopt);
 
   BOOST_TEST(reach("127.0.0.1", listener.port(), "node8").error.find("another host") !=
              std::string::npos);
@@ -58,7 +59,7 @@ BOOST_AUTO_TEST_CASE(another_host_with_the_same_address_is_reported) {
 
 BOOST_AUTO_TEST_CASE(a_port_without_a_listener_is_reported) {
   int port = 0;
-  { port = Listener("node7").port(); }
+  { port = Listener("node7", std::nullopt).port(); }
 
   BOOST_TEST(reach("127.0.0.1", port, "node7").error == "Connection refused");
 }

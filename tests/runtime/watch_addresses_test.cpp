@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
-#include "../../src/runtime/watch/addresses.hpp"
 #include "config/refusal.hpp"
+#include "lockstep/runtime/watch_addresses.hpp"
 
 #include <string>
 #include <utility>

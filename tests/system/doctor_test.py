@@ -149,6 +149,13 @@ def unroutable_interfaces_are_named(folder):
     expect_finding(found, "nodes", "warn", "node1 does not reach node", "No route to host", "NCCL_SOCKET_IFNAME=^")
 
 
+def an_interface_that_a_node_lacks_is_named(folder):
+    found = diagnose("--watchdog-interface", "nosuch0", ranks=2, expect=UNFIT)
+    expect_finding(found, "interface", "fail", "--watchdog-interface nosuch0 is not on this host (it has ", "lo 127.0.0.1)")
+    found = diagnose("--watchdog-interface", "nosuch0,lo", ranks=3, faults={"NODES": 1})
+    expect_finding(found, "interface", "ok", "every node has")
+
+
 def a_node_that_hangs_at_its_file_system_is_named(folder):
     data = write_shards(folder / "data")
     for rank in (0, 1):
@@ -245,7 +252,7 @@ def usage_errors_are_reported_before_mpi_starts(folder):
 if __name__ == "__main__":
     main([a_healthy_machine_is_fit, separate_nodes_are_fit, worlds_of_one_are_found, oversubscribed_cores_are_found,
           a_start_that_hangs_is_found, a_start_that_mpi_aborts_is_found, unreachable_peers_are_found,
-          unroutable_interfaces_are_named, a_node_that_hangs_at_its_file_system_is_named,
+          unroutable_interfaces_are_named, an_interface_that_a_node_lacks_is_named, a_node_that_hangs_at_its_file_system_is_named,
           clocks_that_differ_are_found, missing_data_is_found, unusable_run_directories_are_found,
           a_pair_that_fails_in_the_second_test_is_found, what_is_slow_once_is_no_finding, an_examination_that_fails_ends_the_job,
           nccl_is_measured_if_there_are_gpus, gpus_and_nccl_that_hang_are_found, usage_errors_are_reported_before_mpi_starts])

@@ -86,13 +86,20 @@ def the_ports_of_a_run_on_one_node_are_those_documented(folder):
         assert "MPI: transports self,vader (all ranks are on one node)" in (run_dir / "log" / "rank-00000.log").read_text()
 
 
+def descendants(pid):
+    """`doctor` starts MPI in a child of the launcher's process."""
+    found = []
+    for child in map(int, subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()):
+        found += [child, *descendants(child)]
+    return found
+
+
 def ever_listened(process):
     """All addresses on which the ranks of a command have listened before it ended."""
     found = set()
     while process.poll() is None:
-        with contextlib.suppress(OSError):  # a rank has ended
-            for pid in ranks_of(process).values():
-                found.update(listens_on(pid))
+        for pid in descendants(process.pid):
+            found.update(listens_on(pid))
         time.sleep(0.002)
     return found
 
@@ -124,6 +131,20 @@ def all_ranks_listen_on_the_chosen_network_alone(folder):
     found = {rank: listens_on(pid) for rank, pid in ranks_of(process).items()}
     stop(process)
     assert found == {0: [address], 1: [address]}, found
+
+
+def doctor_listens_on_the_chosen_network_alone(folder):
+    require_open_mpi_4()
+    data, address = write_shards(folder / "data"), own_address()
+    for options, expected in (([], {"::"}), (["--watchdog-interface", f"{address}/32"], {address})):
+        launch = command(["doctor", "--data", data, "--timeout", 4, *options], 3)
+        at = launch.index(LOCKSTEP)
+        # The ranks take themselves to be on nodes of their own; MPI knows better. The last hangs, so that the others wait.
+        launch[at:at] = ["env", f"LD_PRELOAD={os.environ['LOCKSTEP_DOCTOR_FAULTS']}", "DOCTOR_FAULT_NODES=1", f"DOCTOR_FAULT_SILENT=2:{data}"]
+        process = subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), process_group=0)
+        found = ever_listened(process)
+        status, output = finish(process)
+        assert status == 1 and "every node reaches every other" in output and found == expected, f"{status} {found}\n{output}"
 
 
 def the_users_transports_of_mpi_are_kept(folder):
@@ -219,5 +240,5 @@ def a_flood_by_another_user_neither_keeps_ranks_apart_nor_hides_a_hang(folder):
 
 if __name__ == "__main__":
     main([the_ports_of_a_run_on_one_node_are_those_documented, commands_without_a_watchdog_listen_nowhere,
-          all_ranks_listen_on_the_chosen_network_alone, the_users_transports_of_mpi_are_kept,
+          all_ranks_listen_on_the_chosen_network_alone, doctor_listens_on_the_chosen_network_alone, the_users_transports_of_mpi_are_kept,
           a_flood_by_another_user_neither_keeps_ranks_apart_nor_hides_a_hang])

@@ -17,8 +17,9 @@ struct ExaminationOptions {
   std::uint64_t checkpoint_bytes = 0;
   std::int64_t kept = 0;                                           ///< checkpoints kept at once
   std::chrono::duration<double> limit = std::chrono::seconds(60);  ///< per answer
-  LaunchFacts launch;                                              ///< of this process
-  double start_seconds = 0;                                        ///< time that MPI took to start
+  std::string interface;     ///< --watchdog-interface; empty: all
+  LaunchFacts launch;        ///< of this process
+  double start_seconds = 0;  ///< time that MPI took to start
 };
 
 struct Diagnosis {

@@ -41,6 +41,7 @@ struct RankFacts {
   int gpu_pairs_reaching = 0;             ///< pairs that can access each other's memory
   std::string gpus_apart = {};            ///< a pair that cannot, as "0 and 3"
   std::vector<GpuPlace> gpu_places = {};  ///< of the GPUs that it can see, in their order
+  std::string interface_error = {};       ///< why its host has no --watchdog-interface
 };
 
 /// The link between two neighbouring ranks.

@@ -38,6 +38,8 @@ struct SilentRank {
 [[nodiscard]] Finding judge_answers(std::span<const SilentRank> silent);
 
 [[nodiscard]] Finding judge_cores(std::span<const RankFacts> ranks);
+/// `asked`: --watchdog-interface.
+[[nodiscard]] Finding judge_interface(std::span<const RankFacts> ranks, const std::string& asked);
 [[nodiscard]] Finding judge_gpus(std::span<const RankFacts> ranks);
 /// Nothing if no rank knows the place of a GPU.
 [[nodiscard]] std::optional<Finding> judge_locality(std::span<const RankFacts> ranks);

@@ -1,4 +1,4 @@
-#include "addresses.hpp"
+#include "lockstep/runtime/watch_addresses.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"

@@ -1,8 +1,8 @@
 #include "join_tree.hpp"
 
-#include "addresses.hpp"
 #include "introduction.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/runtime/watch_addresses.hpp"
 #include "topology.hpp"
 
 #include <span>
