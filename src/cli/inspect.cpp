@@ -42,9 +42,7 @@ struct InspectArguments {
   bool json = false;
 };
 
-OptionTable<InspectArguments> inspect_options() {
-  const OptionTable<Config>& train = train_options();
-  OptionTable<InspectArguments> table;
+void add_path_options(OptionTable<InspectArguments>& table) {
   table.group("Paths")
       .add(&InspectArguments::verify,
            {.name = "verify",
@@ -59,6 +57,12 @@ OptionTable<InspectArguments> inspect_options() {
            {.name = "output", .help = "with --manifest: write them to this file", .unit = ""})
       .add(&InspectArguments::overwrite,
            {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
+}
+
+OptionTable<InspectArguments> inspect_options() {
+  const OptionTable<Config>& train = train_options();
+  OptionTable<InspectArguments> table;
+  add_path_options(table);
   table.group("Model")
       .add(&InspectArguments::config, train,
            {{.name = "model"},
