@@ -5,6 +5,7 @@ import collections
 
 import virtual_nodes
 from network_harness import *  # noqa: F403
+from listening import documented, listens_on
 from virtual_nodes import Link, VirtualNodes
 
 # --watchdog-seconds: short where a node must be named, else long enough for a busy machine.
@@ -83,5 +84,24 @@ def slow_and_lossy_links_are_harmless(folder):
         assert_same_run(run_dir, undisturbed)
 
 
+def the_ports_of_a_run_on_two_nodes_are_those_documented(folder):
+    require(virtual_nodes.why_not())
+    if "(Open MPI) 4." not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
+        raise Skipped("the ports are those of Open MPI's version 4")
+    data = write_shards(folder / "data", samples=2400)
+    any_network, own_node, *_ = documented("rank, several nodes", "watchdog")
+    messages = documented("rank, several nodes", "messages")
+    with VirtualNodes(folder / "nodes", 2) as lab:
+        for options in ([], ["--watchdog-interface", "10.77.0.0/16"]):
+            run_dir = folder / f"run{len(options)}"
+            with ended(lab.start([*training(data, run_dir, 10**6), *options], 2, environment(SETTINGS))) as process:
+                wait_for_step(run_dir, 3, process)
+                for node in (0, 1):
+                    watchdogs = [virtual_nodes.address(node)] * 2 if options else [own_node, any_network]
+                    found = sorted(listens_on(pid) for pid in lab.processes(node))
+                    assert found == sorted(sorted([*messages, one]) for one in watchdogs), found
+
+
 if __name__ == "__main__":
-    main([a_node_that_is_cut_off_is_named_and_a_stall_is_harmless, slow_and_lossy_links_are_harmless])
+    main([the_ports_of_a_run_on_two_nodes_are_those_documented,
+          a_node_that_is_cut_off_is_named_and_a_stall_is_harmless, slow_and_lossy_links_are_harmless])

@@ -124,7 +124,7 @@ def what_a_manifest_does_not_go_with_is_refused(folder):
 def a_signed_manifest_is_verified_as_the_documentation_says(folder):
     data = write_shards(folder / "data")
     if shutil.which("ssh-keygen") is None:
-        raise Skipped("no ssh-keygen")
+        raise Skipped("ssh-keygen is not here")
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     run(["inspect", "--manifest", data, "--output", data / "SHA256SUMS"])
