@@ -56,12 +56,13 @@ def a_data_set_and_a_run_are_checked_by_sha256sum_and_a_flipped_byte_is_found(fo
     run_dir = folder / "run"
     run(train_args(data, run_dir, "--max-steps", 4))
     checkpoint = run_dir / "checkpoints" / "step-00000004.h5"
-    for directory, victim in ((data, data / "train-00001-of-00002.h5"), (run_dir, checkpoint)):
+    for directory, victim in ((run_dir, checkpoint), (data, data / "train-00001-of-00002.h5")):
         sums = directory / "SHA256SUMS"
         run(["inspect", "--manifest", directory, "--output", sums])
         assert sums.read_bytes() == expected(directory).replace(expected_line(sums, directory), b"")
         assert victim.name.encode() in sums.read_bytes()
         assert checked(directory, sums) == (0, [])
+        run(["inspect", "--verify", directory])
 
         # Neither the manifest nor its signature is in the next one.
         before = sums.read_bytes()
@@ -72,6 +73,8 @@ def a_data_set_and_a_run_are_checked_by_sha256sum_and_a_flipped_byte_is_found(fo
         assert sums.read_bytes() == before
         (directory / "SHA256SUMS.asc").unlink()
 
+        run(train_args(data, run_dir, "--max-steps", 5 if directory == run_dir else 6))  # a manifest is in nobody's way
+        run(["inspect", "--manifest", directory, "--output", sums, "--overwrite"])
         flip_a_byte(victim)
         assert checked(directory, sums) == (1, [f"{victim.relative_to(directory)}: FAILED"])
 
