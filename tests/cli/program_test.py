@@ -192,7 +192,8 @@ def inspecting(folder):
     network_options = dict(re.findall(r"^  --([a-z-]+) .*?(?<=\[)(none|[^] ]+)\]$", printed, re.M | re.S))
     expect({"recompute", "shard", "width", "engine"} <= network_options.keys() and "verify" not in network_options,
            f"options for networks: {network_options}")
-    for name, default in network_options.items():
+    check(LOCKSTEP, ["inspect", data, f"--output={folder / 'sums'}"], 64, says=["--output without --manifest"])
+    for name, default in network_options.items() - {("output", "none")}:
         value = {"model": "mlp", "engine": "cpu"}.get(name, default)  # the help shows an empty default as none
         check(LOCKSTEP, ["inspect", data, f"--{name}={value}"], 64, says=[f"--{name} ", "the path"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
