@@ -331,16 +331,22 @@ crashed() {
 newest_checkpoint() {
   local latest=$1/checkpoints/latest name=
   if [ -L "$latest" ]; then
-    readlink "$latest"
+    name=$(readlink "$latest")
   elif [ -f "$latest" ] && [ "$(wc -c < "$latest")" -lt 256 ]; then
     IFS= read -r name < "$latest" || true
     name=${name%$'\r'}
-    [[ $name == step-*.h5 ]] || name=none
-    echo "$name"
-  else
-    echo none
   fi
+  [[ $name =~ ^step-[0-9]+\.h5$ ]] || name=none
+  echo "$name"
 }
+
+# Whether a file of a run directory is a file or absent. Somebody else may have made the directory, so no link may lead out of it.
+is_own_file() {
+  [ ! -L "$1" ] && { [ ! -e "$1" ] || { [ -f "$1" ] && [ "$(stat -c %h "$1")" -le 1 ]; }; }
+}
+
+# Standard input goes to the end of such a file, which is made if it is absent.
+append_to() { is_own_file "$1" && dd of="$1" oflag=append,nofollow,nonblock conv=notrunc status=none; }
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
 finish() {
@@ -388,7 +394,7 @@ check_restart() {
   if crashed "$status"; then crash=crash; fi
   checkpoint=$(newest_checkpoint "$run_dir")
   mkdir -p "$run_dir"
-  touch "$log" || give_up "$status" "cannot count restarts in $log; not submitted again"
+  append_to "$log" </dev/null || give_up "$status" "cannot count restarts in $log; not submitted again"
   restarts=$(awk -v job="$first_job" '$1 == job' "$log" | wc -l)
   stalled=$(awk -v job="$first_job" -v now="$checkpoint" '$1 == job { n = $3 == now ? n + 1 : 0 } END { print n + 0 }' "$log")
   [ "$restarts" -lt "$max_restarts" ] ||
@@ -406,6 +412,6 @@ record_restart() {
   local word line
   printf -v line '%s %s %s %(%FT%T)T' "$first_job" "$status" "$checkpoint" -1
   for word in "$crash" "$@"; do line+=${word:+ $word}; done
-  echo "$line" >>"$log" || give_up "$status" "cannot count restarts in $log; not submitted again"
+  append_to "$log" <<<"$line" || give_up "$status" "cannot count restarts in $log; not submitted again"
   say "status $status at checkpoint $checkpoint: restart $((restarts + 1)) of at most $max_restarts"
 }

@@ -201,8 +201,9 @@ launch_again() {
 
 # The lock of ranks on another node would count as held for a minute after their last sign of life. An empty file is free.
 free_lock() {
-  if grep -q "\"Slurm job $job\"" "$run_dir/lock" 2>/dev/null && flock --nonblock "$run_dir/lock" true 2>/dev/null; then
-    : >"$run_dir/lock"
+  local lock=$run_dir/lock
+  if is_own_file "$lock" && grep -q "\"Slurm job $job\"" "$lock" 2>/dev/null && flock --nonblock "$lock" true 2>/dev/null; then
+    dd if=/dev/null of="$lock" oflag=nofollow,nonblock status=none
   fi
 }
 

@@ -246,6 +246,33 @@ def only_a_free_lock_of_the_same_job_is_emptied(folder):
         assert (lock.read_text() == "") == expected, (holder, held)
 
 
+def nothing_is_written_through_links_in_a_run_directory(folder):
+    """Nor to what has another name outside it."""
+    made, victim = folder / "run", folder / "victim"
+    made.mkdir()
+    lock = '{"job":"Slurm job 7","host":"node2"}'
+    finish = (f"source {SCRIPTS}/job.sh; status=70 launcher=srun; ways_again=x; submit_again() {{ :; }}; why_not_again() {{ reason=; }}; "
+              f"finish {made}; echo no")
+    for name, text in (("lock", f"source {SCRIPTS}/job.sh; run_dir={made}; free_lock"), ("restarts", finish)):
+        for link in (pathlib.Path.symlink_to, pathlib.Path.hardlink_to):
+            victim.write_text(lock)
+            link(made / name, victim)
+            output = subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, timeout=60)
+            assert victim.read_text() == lock, (name, link)
+            assert name == "lock" or "cannot count restarts" in output.stdout + output.stderr, output
+            (made / name).unlink()
+            victim.unlink()
+        (made / name).symlink_to(victim)
+        subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, timeout=60)
+        assert not victim.exists(), name
+        (made / name).unlink()
+    for text, expected in (("step-00000008.h5", "step-00000008.h5"), ("/etc/passwd", "none"), ("step-1.h5 70 x", "none")):
+        (made / "checkpoints").mkdir(exist_ok=True)
+        (made / "checkpoints" / "latest").symlink_to(text)
+        assert command("bash", "-c", f"source {SCRIPTS}/job.sh; newest_checkpoint {made}").strip() == expected
+        (made / "checkpoints" / "latest").unlink()
+
+
 def a_run_that_finished_earlier_is_not_complete(folder):
     """A finished run that continues with more epochs appends to its log."""
     log = folder / "log" / "rank-00000.log"
@@ -324,5 +351,6 @@ if __name__ == "__main__":
           only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
           hosts_are_named_by_thousands_of_logs,
           fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,
+          nothing_is_written_through_links_in_a_run_directory,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])
