@@ -3,11 +3,11 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <string_view>
 
 namespace lockstep {
@@ -32,21 +32,21 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
-std::optional<std::int64_t> step_behind(const std::string& link) {
+std::optional<std::int64_t> step_behind(const FilePath& link) {
   return step_of(name_behind(link));
 }
 
 }  // namespace
 
-CheckpointDirectory::CheckpointDirectory(std::string path, std::int64_t keep,
+CheckpointDirectory::CheckpointDirectory(FilePath path, std::int64_t keep,
                                          std::function<void()> before_change)
     : path_(std::move(path)), keep_(keep), before_change_(std::move(before_change)) {
   make_directories(path_, "check --run-dir and its permissions");
   remove_stale_temporaries(path_);
 }
 
-std::string CheckpointDirectory::path_of(std::int64_t step) const {
-  return path_ + "/" + file_name(step);
+FilePath CheckpointDirectory::file(std::int64_t step) const {
+  return path_ / file_name(step);
 }
 
 std::vector<std::int64_t> CheckpointDirectory::steps() const {
@@ -62,20 +62,20 @@ std::vector<std::int64_t> CheckpointDirectory::steps() const {
 /// Why the file system made no symbolic link; empty: it did.
 std::string CheckpointDirectory::link(const char* name, std::int64_t step) {
   if (before_change_) before_change_();
-  const std::string path = path_ + "/" + name;
+  const FilePath path = path_ / name;
   try {
     const std::string reason = replace_file_link(path, file_name(step));
     if (reason.empty()) return {};
     return fmt::format(
         "{} has no symbolic links ({}); latest and best are text files with a checkpoint's name, "
         "which lockstep reads like links",
-        path_, reason);
+        path_.text(), reason);
   } catch (const Error& error) {
     // A link that names another checkpoint would mislead. The next save makes it again.
-    std::error_code ignored;
     const auto named = step_behind(path);
-    if (named && *named != step) std::filesystem::remove(path, ignored);
-    return fmt::format("{} is left out, but its checkpoint is written: {}", path, error.what());
+    if (named && *named != step) path.remove();
+    return fmt::format("{} is left out, but its checkpoint is written: {}", path.text(),
+                       error.what());
   }
 }
 
@@ -83,24 +83,24 @@ std::string CheckpointDirectory::save(const CheckpointInfo& info, const NextTens
                                       const std::function<void()>& on_progress) {
   if (!info.state) {
     fail(ExitStatus::internal,
-         "a checkpoint without state cannot be kept in {} (it has no step); report this", path_);
+         "a checkpoint without state cannot be kept in {} (it has no step); report this",
+         path_.text());
   }
   const std::int64_t step = info.state->step;
-  write_checkpoint(path_of(step), info, next,
+  write_checkpoint(file(step), info, next,
                    {.on_progress = on_progress, .before_publish = before_change_});
   std::string warning = link("latest", step);
   // The best step may be an earlier one: a resumed run evaluates the step that it starts from.
   const std::int64_t best_step = info.state->best_step;
-  std::error_code ignored_error;
-  if (best_step == step || (best_step > 0 && step_behind(path_ + "/best") != best_step &&
-                            std::filesystem::exists(path_of(best_step), ignored_error))) {
+  if (best_step == step ||
+      (best_step > 0 && step_behind(path_ / "best") != best_step && file(best_step).exists())) {
     const std::string best_warning = link("best", best_step);
     if (warning.empty()) warning = best_warning;
   }
 
   // The best is kept without its link, too. Files of later steps did not verify or belong to an
   // abandoned history: do not count or remove them.
-  const std::optional<std::int64_t> best = step_behind(path_ + "/best");
+  const std::optional<std::int64_t> best = step_behind(path_ / "best");
   std::vector<std::int64_t> written;
   try {
     written = steps();
@@ -112,8 +112,7 @@ std::string CheckpointDirectory::save(const CheckpointInfo& info, const NextTens
     if (candidate > step || keep_ <= 0 || kept++ < keep_) continue;
     if (candidate == best || candidate == best_step) continue;
     if (before_change_) before_change_();
-    std::error_code ignored;  // an extra file does no harm
-    std::filesystem::remove(path_of(candidate), ignored);
+    file(candidate).remove();  // an extra file does no harm
   }
   return warning;
 }
@@ -122,6 +121,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest() const {
   std::vector<std::string> rejected;
   for (const std::int64_t step : steps()) {
     try {
+      require_input(file(step));
       CheckpointReader reader(path_of(step), CheckpointUse::resume);
       reader.verify();
       return Found{
@@ -136,7 +136,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest() const {
   fail(ExitStatus::bad_input,
        "no checkpoint in {} can be resumed from ({} tried); restore one, or start anew in another "
        "--run-dir:{}",
-       path_, rejected.size(), reasons);
+       path_.text(), rejected.size(), reasons);
 }
 
 }  // namespace lockstep

@@ -114,9 +114,9 @@ void write_field(h5::Location group, const char* name, const std::string& value)
   h5::write_string(group, name, value);
 }
 
-void write_file(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
+void write_file(const TemporaryFile& target, const CheckpointInfo& info, const NextTensor& next,
                 const Pace& pace) {
-  h5::File file = h5::create_file(path);
+  h5::File file = h5::create_file(target.path(), target.file());
   h5::write_string(file, "format", format::format);
   h5::write_int64(file, "version", format::version);
   h5::write_int64(file, "classes", info.classes);
@@ -142,17 +142,17 @@ void write_file(const std::string& path, const CheckpointInfo& info, const NextT
   }
   h5::close_written(std::move(file));
   // Opening the file checks its length against its header.
-  static_cast<void>(h5::open_file(path));
+  static_cast<void>(h5::open_file(target.path()));
 }
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
+void write_checkpoint(const FilePath& path, const CheckpointInfo& info, const NextTensor& next,
                       const WriteHooks& hooks) {
   try {
     write_atomically(
         path,
-        [&](const std::string& temporary) {
+        [&](const TemporaryFile& temporary) {
           write_file(temporary, info, next, Pace(hooks.on_progress));
         },
         hooks.before_publish);
@@ -161,7 +161,7 @@ void write_checkpoint(const std::string& path, const CheckpointInfo& info, const
         error.status() == ExitStatus::diverged || error.status() == ExitStatus::internal
             ? error.status()
             : ExitStatus::cannot_write;
-    fail(status, "checkpoint {} was not saved: {}", path, error.what());
+    fail(status, "checkpoint {} was not saved: {}", path.text(), error.what());
   }
 }
 
@@ -183,7 +183,7 @@ NextTensor tensors_of(Checkpoint checkpoint) {
   };
 }
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+void write_checkpoint(const FilePath& path, const Checkpoint& checkpoint) {
   write_checkpoint(path, checkpoint, tensors_of(checkpoint));
 }
 

@@ -11,13 +11,10 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 
 namespace lockstep::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 bool is_statistic(const std::string& name) {
@@ -65,18 +62,18 @@ std::string state_text(const TrainingState& state) {
 }
 
 /// The last event of each kind in metrics.jsonl. Ignores an incomplete last line.
-std::vector<Json> last_events(const std::string& path) {
+std::vector<Json> last_events(const FilePath& path) {
   constexpr std::array kinds{"start", "step", "epoch", "eval", "checkpoint", "resume", "stop"};
   std::vector<Json> last(kinds.size());
-  std::ifstream file = open_input_stream(path);
+  InputStream file = open_input_stream(path);
   std::int64_t number = 0;
   for (std::string text; std::getline(file, text);) {
     ++number;
     Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (event.is_discarded() || !event.is_object()) {
-      if (file.peek() == std::ifstream::traits_type::eof()) break;
-      fail(ExitStatus::bad_input, "{}: line {} is no JSON object (damaged); restore the file", path,
-           number);
+      if (file.peek() == std::istream::traits_type::eof()) break;
+      fail(ExitStatus::bad_input, "{}: line {} is no JSON object (damaged); restore the file",
+           path.text(), number);
     }
     const auto kind = std::find(kinds.begin(), kinds.end(), event.value("event", ""));
     if (kind != kinds.end())
@@ -100,7 +97,7 @@ std::string event_text(const Json& event) {
   return text;
 }
 
-std::vector<std::string> checkpoints_in(const std::string& directory) {
+std::vector<std::string> checkpoints_in(const FilePath& directory) {
   std::vector<std::string> names = names_in(directory);
   std::erase_if(names, [](const std::string& name) {
     return !name.starts_with("step-") || !name.ends_with(".h5");
@@ -169,12 +166,11 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
 
 Report inspect_run(const std::string& directory, Verify verify) {
   Report report;
-  const fs::path base(directory);
+  const OpenDirectory files(directory);
   report.json = {{"path", directory}, {"kind", "run"}};
   report.text = fmt::format("{}: run\n", directory);
 
-  std::error_code ignored;
-  if (const std::string file = (base / "config.ini").string(); fs::exists(file, ignored)) {
+  if (const FilePath file = files / "config.ini"; file.exists()) {
     keep_fault(report, [&] {
       const Config config = parse_config_text(read_text_file(file));
       report.json["model"] = config.model;
@@ -185,28 +181,31 @@ Report inspect_run(const std::string& directory, Verify verify) {
   }
   keep_fault(report, [&] {
     report.json["last"] = Json::object();
-    const std::string metrics = (base / "metrics.jsonl").string();
-    if (!fs::exists(metrics, ignored)) return;
+    const FilePath metrics = files / "metrics.jsonl";
+    if (!metrics.exists()) return;
     for (Json& event : last_events(metrics)) {
       const std::string kind = event["event"];
       if (kind != "start") report.text += line("last " + kind, event_text(event));
       report.json["last"][kind] = std::move(event);
     }
   });
-  const std::string checkpoints = (base / "checkpoints").string();
+  const FilePath checkpoints = files / "checkpoints";
   std::vector<std::string> names;
-  if (fs::exists(checkpoints, ignored)) {
+  if (checkpoints.exists()) {
     keep_fault(report, [&] { names = checkpoints_in(checkpoints); });
   }
   report.json["checkpoints"] = names;
-  report.json["latest"] = name_behind(checkpoints + "/latest");
-  report.json["best"] = name_behind(checkpoints + "/best");
+  report.json["latest"] = name_behind(files / "checkpoints/latest");
+  report.json["best"] = name_behind(files / "checkpoints/best");
   report.text += line("checkpoints", names.empty() ? "none" : join(names));
-  report.text += line("best", name_behind(checkpoints + "/best"));
+  report.text += line("best", name_behind(files / "checkpoints/best"));
   if (verify == Verify::yes) {
     for (const std::string& name : names) {
-      const std::string path = (base / "checkpoints" / name).string();
-      keep_fault(report, [&] { CheckpointReader(path, CheckpointUse::resume).verify(); });
+      const FilePath path = files / ("checkpoints/" + name);
+      keep_fault(report, [&] {
+        require_input(path);
+        CheckpointReader(path.text(), CheckpointUse::resume).verify();
+      });
     }
     report.json["verified"] = report.faults.empty();
     report.text += line("undamaged", report.faults.empty() ? "yes, every checkpoint" : "NO");

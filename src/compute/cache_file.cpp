@@ -1,11 +1,12 @@
 #include "cache_file.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
 namespace lockstep {
@@ -15,9 +16,12 @@ CacheFile::CacheFile(std::string path, const Format& format)
 
 CacheFile::Entries CacheFile::read() const {
   Entries entries;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path_, ignored)) return entries;
-  std::ifstream file(path_);
+  std::istringstream file;
+  try {
+    file.str(read_text_file(path_));
+  } catch (const Error&) {
+    return entries;
+  }
   for (std::string line; std::getline(file, line);) {
     std::size_t tab = line.size();
     for (int column = 0; column < format_.columns && tab != std::string::npos; ++column) {

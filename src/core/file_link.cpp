@@ -20,11 +20,17 @@ constexpr std::size_t most_bytes = 256;
 
 /// The name in a text file; empty if the file holds something else. An HDF5 file begins with a byte
 /// that no name has.
-std::string name_in_text(const std::string& path) {
+std::string name_in_text(const FilePath& path) {
+  const FilePath::Place at = path.place();
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  if (!at.directory ||
+      ::fstatat(at.directory.get(), at.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISREG(status.st_mode)) {
+    return {};
+  }
   if (static_cast<std::size_t>(status.st_size) > most_bytes) return {};
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  const Descriptor file(::openat(at.directory.get(), at.name.c_str(),
+                                 O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   std::array<char, most_bytes> bytes{};
   const auto count =
       file ? read_at(file, 0, std::as_writable_bytes(std::span(bytes))) : std::nullopt;
@@ -38,10 +44,11 @@ std::string name_in_text(const std::string& path) {
 
 }  // namespace
 
-std::string name_behind(const std::string& path) {
-  std::error_code no_link;
-  const fs::path target = fs::read_symlink(path, no_link);
-  return no_link ? name_in_text(path) : target.filename().string();
+std::string name_behind(const FilePath& path) {
+  const std::string target = path.link_target();
+  if (target.empty()) return name_in_text(path);
+  const bool leads_out = !path.follows_links() && target.find('/') != std::string::npos;
+  return leads_out ? std::string() : fs::path(target).filename().string();
 }
 
 std::string follow_file_link(const std::string& path) {

@@ -14,11 +14,16 @@
 namespace lockstep {
 namespace {
 
-void require_regular(const std::string& path, const struct stat& status, const char* suggestion) {
+void require_own_file(const FilePath& path, const struct stat& status, const char* suggestion) {
   const std::string kind = special_kind(status.st_mode);
-  if (kind.empty()) return;
-  fail(ExitStatus::cannot_write, "cannot write {} (it is {}, not a file); {}", path, kind,
-       suggestion);
+  if (!kind.empty()) {
+    fail(ExitStatus::cannot_write, "cannot write {} (it is {}, not a file); {}", path.text(), kind,
+         suggestion);
+  }
+  if (status.st_nlink <= 1) return;
+  fail(ExitStatus::cannot_write,
+       "cannot write {} (it has {} hard links, and the others would change with it); {}",
+       path.text(), status.st_nlink, suggestion);
 }
 
 }  // namespace
@@ -57,17 +62,16 @@ void require_other_than(const char* option, const std::string& path, const char*
        what);
 }
 
-void require_file_or_absent(const std::string& path, const char* suggestion) {
+void require_file_or_absent(const FilePath& path, const char* suggestion) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0) require_regular(path, status, suggestion);
+  if (path.get_status(status)) require_own_file(path, status, suggestion);
 }
 
-Descriptor open_output(const std::string& path, int flags, const char* suggestion) {
+Descriptor open_output(const FilePath& path, int flags, const char* suggestion) {
   require_file_or_absent(path, suggestion);
-  // Does not block if the file was exchanged for a FIFO meanwhile.
-  Descriptor file(::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  Descriptor file = path.open(flags | O_CREAT, 0666);
   struct stat status {};
-  if (file && ::fstat(file.get(), &status) == 0) require_regular(path, status, suggestion);
+  if (file && ::fstat(file.get(), &status) == 0) require_own_file(path, status, suggestion);
   return file;
 }
 

@@ -30,8 +30,9 @@ void require_utf8(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-std::string read_text_file(const std::string& path) {
-  const Descriptor file = open_input(path);
+std::string read_text_file(const FilePath& at) {
+  const std::string& path = at.text();
+  const Descriptor file = open_input(at);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) {
     fail(status_of_read_failure(errno), "cannot read {} ({}); check the disk", path,

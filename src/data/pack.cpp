@@ -36,11 +36,11 @@ class ShardPacker final {
   ShardPacker(PackSource& source, const PackOptions& options, const PackedSoFar& progress)
       : source_(source), options_(options), progress_(progress) {}
 
-  ShardRecord pack(const ShardTask& task, const std::string& path) {
+  ShardRecord pack(const ShardTask& task, const TemporaryFile& file) {
     ShardRecord record;
     PixelStatistics statistics(channels_of(source_.info()));
     const SampleOrder order = packing_order(source_, task.part, options_.seed);
-    ShardWriter writer(path, source_.info());
+    ShardWriter writer(file, source_.info());
     for (std::int64_t p = task.positions.begin; p < task.positions.end(); ++p) {
       if (const auto read = read_or_skip(task.part, order.at(0, p), record)) {
         if (task.part == SourcePart::train) statistics.add(read->pixels);
@@ -188,8 +188,8 @@ void pack_shards(const std::vector<ShardTask>& tasks, const ShardOrder& order, P
     collectively(comm, [&] {
       if (first + rank >= order.to_pack) return;
       const ShardTask& task = tasks[order.tasks[first + rank]];
-      unfinished.store(task.name, [&](const std::string& path) {
-        ShardRecord packed = packer.pack(task, path);
+      unfinished.store(task.name, [&](const TemporaryFile& file) {
+        ShardRecord packed = packer.pack(task, file);
         add(record, packed);
         return packed;
       });

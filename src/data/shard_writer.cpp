@@ -1,7 +1,6 @@
 #include "shard_writer.hpp"
 
 #include "lockstep/core/descriptor.hpp"
-#include "lockstep/core/input_file.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/hdf5_writer.hpp"
 #include "shard_header.hpp"
@@ -82,8 +81,11 @@ std::vector<Range> metadata_of(const h5::Object& file, bool encoded, std::uint64
 
 /// Error(bad_input) unless all of a shard but its values is as close() writes it. A packing that
 /// goes on takes up shards that it finds, and the HDF5 library must not open a stranger's.
-void require_own_shard(const std::string& path) {
-  const h5::Object found = h5::open_file(path);
+void require_own_shard(const TemporaryFile& shard) {
+  const auto path_of = [](const Descriptor& file) {
+    return fmt::format("/proc/self/fd/{}", file.get());
+  };
+  const h5::Object found = h5::open_file(path_of(shard.file()));
   const bool encoded = h5::exists(found, "encoded");
   const std::vector<std::uint64_t> dims = h5::describe(found, encoded ? "encoded" : "images").dims;
   const std::uint64_t samples = h5::describe(found, "labels").elements;
@@ -92,34 +94,30 @@ void require_own_shard(const std::string& path) {
     fail(ExitStatus::internal, "no memory for a file's metadata ({}); try again",
          std::strerror(errno));
   }
-  const std::string skeleton_path = fmt::format("/proc/self/fd/{}", skeleton.get());
-  h5::File file = h5::create_file(skeleton_path);
+  h5::File file = h5::create_file("a file in memory", skeleton);
   static_cast<void>(create_datasets(file, dims, encoded, samples));
   h5::close_written(std::move(file));
-  const Descriptor input = open_input(path);
-  const auto size_of = [](const Descriptor& of) {
-    struct stat status {};
-    return ::fstat(of.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-  };
-  const std::uint64_t bytes = size_of(skeleton);
-  bool is_own = size_of(input) == bytes;
-  for (const Range& range : metadata_of(h5::open_file(skeleton_path), encoded, bytes)) {
+  struct stat status {};
+  const bool is_known = ::fstat(skeleton.get(), &status) == 0;
+  const std::uint64_t bytes = is_known ? static_cast<std::uint64_t>(status.st_size) : 0;
+  bool is_own = is_known && shard.bytes() == bytes;
+  for (const Range& range : metadata_of(h5::open_file(path_of(skeleton)), encoded, bytes)) {
     std::vector<std::byte> expected(is_own ? range.end - range.begin : 0);
     std::vector<std::byte> stored(expected.size());
     is_own = is_own && read_at(skeleton, range.begin, expected) == expected.size() &&
-             read_at(input, range.begin, stored) == stored.size() && stored == expected;
+             read_at(shard.file(), range.begin, stored) == stored.size() && stored == expected;
   }
   if (is_own) return;
   fail(ExitStatus::bad_input,
        "{} was not written by this version's pack (its HDF5 structure differs); give another "
        "--output, or --overwrite to start again",
-       path);
+       shard.path());
 }
 
 }  // namespace
 
-ShardWriter::ShardWriter(const std::string& path, const SourceInfo& info)
-    : path_(path), image_(info.image), encoded_(info.encoded), spool_(path + "-samples") {}
+ShardWriter::ShardWriter(const TemporaryFile& file, const SourceInfo& info)
+    : file_(file), image_(info.image), encoded_(info.encoded), spool_(file.path() + "-samples") {}
 
 void ShardWriter::append(const RawSample& sample) {
   buffer_.insert(buffer_.end(), sample.bytes.begin(), sample.bytes.end());
@@ -136,7 +134,7 @@ void ShardWriter::flush() {
 
 void ShardWriter::close() {
   flush();
-  h5::File file = h5::create_file(path_);
+  h5::File file = h5::create_file(file_.path(), file_.file());
   const std::uint64_t samples = labels_.size();
   std::vector<std::uint64_t> dims{offsets_.back()};
   if (!encoded_) {
@@ -151,9 +149,9 @@ void ShardWriter::close() {
   h5::close_written(std::move(file));
 }
 
-void finish_shard(const std::string& path, const ShardAttributes& attributes) {
-  require_own_shard(path);
-  h5::File file = h5::open_for_update(path);
+void finish_shard(const TemporaryFile& shard, const ShardAttributes& attributes) {
+  require_own_shard(shard);
+  h5::File file = h5::open_for_update(shard.path(), shard.file());
   h5::write_string(file, "format", "lockstep-shard");
   h5::write_int64(file, "version", 1);
   h5::write_int64(file, "classes", attributes.classes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/data/pack_source.hpp"
+#include "lockstep/io/atomic_file.hpp"
 #include "spool_file.hpp"
 
 #include <cstddef>
@@ -24,7 +25,8 @@ struct ShardAttributes {
 /// in a spool file first. finish_shard() adds the attributes later.
 class ShardWriter final {
  public:
-  ShardWriter(const std::string& path, const SourceInfo& info);
+  /// Writes to `file`, which must outlive it.
+  ShardWriter(const TemporaryFile& file, const SourceInfo& info);
 
   void append(const RawSample& sample);
   [[nodiscard]] std::int64_t samples() const noexcept {
@@ -36,7 +38,7 @@ class ShardWriter final {
  private:
   void flush();
 
-  std::string path_;
+  const TemporaryFile& file_;
   ImageShape image_;
   bool encoded_;
   SpoolFile spool_;
@@ -47,6 +49,6 @@ class ShardWriter final {
 };
 
 /// Writes the attributes into a closed shard. Error(cannot_write).
-void finish_shard(const std::string& path, const ShardAttributes& attributes);
+void finish_shard(const TemporaryFile& shard, const ShardAttributes& attributes);
 
 }  // namespace lockstep

@@ -165,11 +165,11 @@ std::optional<ShardRecord> UnfinishedPacking::find(const std::string& name) cons
 }
 
 void UnfinishedPacking::store(const std::string& name,
-                              const std::function<ShardRecord(const std::string&)>& write) {
+                              const std::function<ShardRecord(const TemporaryFile&)>& write) {
   ShardRecord made;
-  write_atomically(shard(name), [&](const std::string& temporary) {
+  write_atomically(shard(name), [&](const TemporaryFile& temporary) {
     made = write(temporary);
-    made.bytes = fs::file_size(temporary);
+    made.bytes = temporary.bytes();
   });
   write_text_atomically(record(name), to_text(made));
 }
@@ -184,15 +184,10 @@ std::uint64_t UnfinishedPacking::publish(const std::string& name,
                                          const ShardAttributes& attributes) {
   const std::string target = (fs::path(output_) / name).string();
   if (exists(shard(name))) {
-    write_atomically(target, [&](const std::string& temporary) {
-      std::error_code error;
-      fs::rename(shard(name), temporary, error);
-      if (error) {
-        fail(ExitStatus::cannot_write, "cannot rename {} ({}); pack again", shard(name),
-             error.message());
-      }
-      finish_shard(temporary, attributes);
-    });
+    TemporaryFile moved(target, shard(name));
+    finish_shard(moved, attributes);
+    moved.flush();
+    moved.publish();
   }
   return fs::file_size(target);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/io/atomic_file.hpp"
 #include "shard_record.hpp"
 #include "shard_writer.hpp"
 
@@ -30,8 +31,9 @@ class UnfinishedPacking final {
   void begin(const PackSettings& settings, bool overwrite);
   /// The record of a finished shard; nullopt: it must be packed.
   [[nodiscard]] std::optional<ShardRecord> find(const std::string& name) const;
-  /// Stores the shard that `write` writes to the path it is given, and closes.
-  void store(const std::string& name, const std::function<ShardRecord(const std::string&)>& write);
+  /// Stores the shard that `write` writes to the file it is given.
+  void store(const std::string& name,
+             const std::function<ShardRecord(const TemporaryFile&)>& write);
 
   /// Removes an older packing's shards, once; then only publish() and end() may follow.
   void begin_publishing();

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/mailbox.hpp"
-#include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/doctor/facts.hpp"
 #include "routes.hpp"
 
@@ -63,11 +63,13 @@ class RunDirectoryProbe final {
 
  private:
   void write();
+  [[nodiscard]] const char* replace_proof();
   void lock();
   void link();
 
   RunDirectoryFacts facts_;
   std::string path_;
+  std::optional<OpenDirectory> files_;  ///< empty: it could not be created
   Descriptor lock_;
 };
 /// A network file system may show a new file to other nodes only after a delay.

@@ -1,12 +1,12 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_lock.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "measure.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -29,6 +29,9 @@ constexpr double longest_read = 2;  ///< seconds
 constexpr std::uint64_t most_written = std::uint64_t{64} << 20;
 constexpr const char* proof_name = "proof";
 constexpr const char* lock_name = "lock";
+constexpr const char* filling_name = "filling";
+constexpr const char* replacement_name = "replacement";
+constexpr int create = O_WRONLY | O_CREAT | O_EXCL;
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -102,6 +105,7 @@ RunDirectoryProbe::RunDirectoryProbe(const std::string& run_dir) {
     return;
   }
   path_ = name;
+  files_.emplace(path_);
   // This user may have a different uid on other nodes.
   ::chmod(path_.c_str(), S_IRWXU | S_IRWXG);
   write();
@@ -115,7 +119,6 @@ RunDirectoryProbe::~RunDirectoryProbe() {
 }
 
 void RunDirectoryProbe::write() {
-  const std::string temporary = path_ + "/." + proof_name + ".tmp";
   const auto cannot = [&](const char* what) {
     facts_.error =
         fmt::format("cannot {} a file in {} ({}); check that it is writable and not full", what,
@@ -127,8 +130,7 @@ void RunDirectoryProbe::write() {
   const std::uint64_t bytes = std::min(most_written, free / 4);
   const std::vector<char> piece(piece_bytes, 'x');
   {
-    const Descriptor file(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP));
+    const Descriptor file = (*files_ / filling_name).open(create, S_IRUSR | S_IWUSR | S_IRGRP);
     if (!file) return cannot("create");
     const auto begin = Clock::now();
     std::uint64_t written = 0;
@@ -140,33 +142,40 @@ void RunDirectoryProbe::write() {
     if (::fsync(file.get()) != 0) return cannot("flush");
     facts_.write_rate = static_cast<double>(written) / since(begin);
   }
-  // As a run does: over a file that is there, then with lines appended.
-  const std::string proof = path_ + "/" + proof_name;
-  if (!Descriptor(::open(proof.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR))) {
-    return cannot("create");
-  }
-  do {
-    if (!Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR))) {
-      return cannot("create");
-    }
-    const auto begin = Clock::now();
-    if (::rename(temporary.c_str(), proof.c_str()) != 0) return cannot("replace");
-    facts_.rename_seconds.push_back(since(begin));
-  } while (is_slow_rename(facts_.rename_seconds.back()) &&
-           facts_.rename_seconds.size() < measurements_to_find);
-  const Descriptor log(::open(proof.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (const char* failed = replace_proof()) return cannot(failed);
+  const Descriptor log = (*files_ / proof_name).open(O_WRONLY | O_APPEND);
   if (!log || ::write(log.get(), "x", 1) != 1) return cannot("append to");
 }
 
+/// As a run does: over a file that is there, then with lines appended. What cannot be done; null:
+/// all was.
+const char* RunDirectoryProbe::replace_proof() {
+  const FilePath::Place proof = (*files_ / proof_name).place();
+  if (!(*files_ / proof_name).open(create, S_IRUSR | S_IWUSR)) return "create";
+  for (const char* from = filling_name;; from = replacement_name) {
+    const auto begin = Clock::now();
+    if (::renameat(proof.directory.get(), from, proof.directory.get(), proof_name) != 0) {
+      return "replace";
+    }
+    facts_.rename_seconds.push_back(since(begin));
+    const bool is_clear = !is_slow_rename(facts_.rename_seconds.back()) ||
+                          facts_.rename_seconds.size() >= measurements_to_find;
+    if (is_clear) return nullptr;
+    if (!(*files_ / replacement_name).open(create, S_IRUSR | S_IWUSR)) return "create";
+  }
+}
+
 void RunDirectoryProbe::link() {
-  if (::symlink(proof_name, (path_ + "/link").c_str()) != 0) facts_.no_links = std::strerror(errno);
+  const FilePath::Place at = (*files_ / "link").place();
+  if (::symlinkat(proof_name, at.directory.get(), at.name.c_str()) != 0) {
+    facts_.no_links = std::strerror(errno);
+  }
 }
 
 void RunDirectoryProbe::lock() {
-  const std::string name = path_ + "/" + lock_name;
-  lock_ = Descriptor(
-      ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP));
-  if (lock_ && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  lock_ =
+      (*files_ / lock_name).open(O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
+  if (lock_ && try_lock(lock_) == LockAttempt::got_it) return;
   facts_.locks = RunDirectoryFacts::Locks::refused;
   facts_.lock_error = std::strerror(errno);
 }
@@ -177,39 +186,41 @@ SpaceFacts RunDirectoryProbe::measure_space(SpaceFacts facts) const {
   if (::statvfs(facts_.path.c_str(), &room) == 0) {
     facts.free = std::uint64_t{room.f_bavail} * room.f_frsize;
   }
+  if (!files_) return facts;
   // statvfs does not show quotas, but a reservation fails if it exceeds one.
-  const std::string name = path_ + "/reservation";
-  const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const FilePath name = *files_ / "reservation";
+  const Descriptor file = name.open(create, S_IRUSR | S_IWUSR);
   if (file && ::fallocate(file.get(), 0, 0, static_cast<off_t>(facts.checkpoint)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     facts.refused = std::strerror(errno);
   }
-  ::unlink(name.c_str());
+  name.remove();
   return facts;
 }
 
 SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
                                              const std::string& node) {
   SharedDirectoryFacts facts{.node = node};
-  const std::string proof = probe_path + "/" + proof_name;
   for (const auto end = Clock::now() + longest_look;;) {
     struct stat status {};
-    facts.sees_file = ::stat(proof.c_str(), &status) == 0;
+    facts.sees_file = ::stat((probe_path + "/" + proof_name).c_str(), &status) == 0;
     if (facts.sees_file) break;
     facts.error = std::strerror(errno);
     if (Clock::now() > end) return facts;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   facts.error.clear();
-  const std::string own = fmt::format("{}/from-{}", probe_path, node);
+  // Opened only now, since the directory may just have appeared on this node.
+  const OpenDirectory files(probe_path);
+  const FilePath own = files / ("from-" + node);
   {
-    const Descriptor file(::open(own.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    const Descriptor file = own.open(create, S_IRUSR | S_IWUSR);
     facts.can_write = file && ::write(file.get(), "x", 1) == 1;
     if (!facts.can_write) facts.error = std::strerror(errno);
   }
-  ::unlink(own.c_str());
-  const Descriptor lock(::open((probe_path + "/" + lock_name).c_str(), O_RDWR | O_CLOEXEC));
-  facts.got_lock = lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
+  own.remove();
+  const Descriptor lock = (files / lock_name).open(O_RDWR);
+  facts.got_lock = lock && try_lock(lock) == LockAttempt::got_it;
   return facts;
 }
 

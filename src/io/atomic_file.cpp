@@ -1,23 +1,25 @@
 #include "lockstep/io/atomic_file.hpp"
 
-#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
-#include "lockstep/core/host_name.hpp"
-#include "lockstep/core/output_file.hpp"
+#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/random_name.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 namespace lockstep {
 namespace {
 
-constexpr std::string_view temporary_mark = ".tmp-";
+constexpr std::string_view temporary_prefix = ".lockstep-tmp-";
+constexpr std::size_t buffer_bytes = std::size_t{1} << 16;
 
 [[noreturn]] void cannot(const char* what, const std::string& path, int error) {
   fail(ExitStatus::cannot_write,
@@ -25,15 +27,22 @@ constexpr std::string_view temporary_mark = ".tmp-";
        path, std::strerror(error));
 }
 
-std::string directory_of(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
+std::string temporary_name() {
+  return std::string(temporary_prefix) + random_name();
 }
 
-std::string temporary_name(const std::string& path) {
-  return fmt::format("{}/.{}{}{}-{}", directory_of(path),
-                     std::filesystem::path(path).filename().string(), temporary_mark, ::getpid(),
-                     host_name());
+bool is_temporary_name(std::string_view name) {
+  return name.starts_with(temporary_prefix) && is_random_name(name.substr(temporary_prefix.size()));
+}
+
+FilePath::Place place_of(const FilePath& target) {
+  FilePath::Place place = target.place();
+  if (!place.directory) cannot("create", target.text(), errno);
+  return place;
+}
+
+std::string beside(const FilePath& target, const std::string& name) {
+  return (std::filesystem::path(target.text()).parent_path() / name).string();
 }
 
 /// Whether a file system says so because it cannot sync files, or directories, at all: then a
@@ -42,77 +51,148 @@ bool means_no_sync(int error) noexcept {
   return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == ENOTSUP;
 }
 
-void sync(const std::string& path, int flags) {
-  const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
-  // A directory that may be written need not be readable.
-  if (!file && (flags & O_DIRECTORY) != 0 && errno == EACCES) return;
-  if (!file) cannot("open", path, errno);
+void sync(const Descriptor& file, const std::string& path) {
   if (::fsync(file.get()) != 0 && !means_no_sync(errno)) cannot("flush", path, errno);
 }
 
-void write_all(const std::string& path, const Descriptor& file, std::span<const std::byte> bytes) {
+void sync_directory(const Descriptor& directory, const std::string& path) {
+  const Descriptor file(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A directory that may be written need not be readable.
+  if (!file && errno == EACCES) return;
+  if (!file) cannot("open the directory of", path, errno);
+  sync(file, path);
+}
+
+/// errno; 0: all was written.
+int write_all(const Descriptor& file, std::span<const std::byte> bytes) noexcept {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) cannot("write", path, errno);
+    if (written < 0) return errno;
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
+  return 0;
 }
 
-void write_parts(const std::string& path, const FileParts& parts) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) cannot("create", path, errno);
-  for (const FilePart& part : parts) {
-    write_all(path, file, std::as_bytes(std::span(part.bytes)));
-    write_all(path, file, part.view);
+/// Renames `from` to `name`, replacing a file or link. Error(cannot_write).
+void rename_to(const FilePath::Place& place, const std::string& from, const FilePath& target) {
+  struct stat status {};
+  const bool is_there =
+      ::fstatat(place.directory.get(), place.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+  if (is_there && !S_ISLNK(status.st_mode) && !S_ISREG(status.st_mode)) {
+    fail(ExitStatus::cannot_write, "cannot write {} (it is {}, not a file); give another path",
+         target.text(), special_kind(status.st_mode));
   }
+  if (::renameat(place.directory.get(), from.c_str(), place.directory.get(), place.name.c_str()) !=
+      0) {
+    cannot("rename a temporary to", target.text(), errno);
+  }
+  sync_directory(place.directory, target.text());
 }
 
 }  // namespace
 
-TemporaryFile::TemporaryFile(const std::string& target)
-    : target_(target), path_(temporary_name(target)) {
-  ::unlink(path_.c_str());
+TemporaryFile::TemporaryFile(const FilePath& target)
+    : target_(target),
+      place_(place_of(target)),
+      name_(temporary_name()),
+      path_(beside(target, name_)),
+      file_(::openat(place_.directory.get(), name_.c_str(),
+                     O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) {
+  if (!file_) cannot("create", target.text(), errno);
+}
+
+TemporaryFile::TemporaryFile(const FilePath& target, const FilePath& source)
+    : target_(target),
+      place_(place_of(target)),
+      name_(temporary_name()),
+      path_(beside(target, name_)) {
+  const FilePath::Place from = place_of(source);
+  if (::renameat(from.directory.get(), from.name.c_str(), place_.directory.get(), name_.c_str()) !=
+      0) {
+    cannot("rename", source.text(), errno);
+  }
+  file_ = Descriptor(::openat(place_.directory.get(), name_.c_str(),
+                              O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file_) cannot("open", path_, errno);
 }
 
 TemporaryFile::~TemporaryFile() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (!name_.empty()) ::unlinkat(place_.directory.get(), name_.c_str(), 0);
 }
 
-void TemporaryFile::flush() const {
-  sync(path_, O_RDONLY);
+std::uint64_t TemporaryFile::bytes() const {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) cannot("examine", path_, errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void TemporaryFile::append(std::span<const std::byte> bytes) noexcept {
+  if (error_ == 0) error_ = write_all(file_, std::as_bytes(std::span(buffer_)));
+  buffer_.clear();
+  if (error_ == 0) error_ = write_all(file_, bytes);
+}
+
+void TemporaryFile::append(std::string_view text) noexcept {
+  if (buffer_.size() + text.size() > buffer_bytes) return append(std::as_bytes(std::span(text)));
+  buffer_ += text;
+}
+
+void TemporaryFile::flush() {
+  append(std::span<const std::byte>());
+  if (error_ != 0) cannot("write", target_.text(), error_);
+  sync(file_, target_.text());
 }
 
 void TemporaryFile::publish() {
-  require_file_or_absent(target_, "give another path");
-  if (::rename(path_.c_str(), target_.c_str()) != 0)
-    cannot("rename a temporary to", target_, errno);
-  path_.clear();
-  sync(directory_of(target_), O_RDONLY | O_DIRECTORY);
+  struct stat mine {};
+  struct stat named {};
+  if (::fstat(file_.get(), &mine) != 0 ||
+      ::fstatat(place_.directory.get(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
+    cannot("rename a temporary to", target_.text(), errno);
+  }
+  if (mine.st_dev != named.st_dev || mine.st_ino != named.st_ino) {
+    fail(ExitStatus::cannot_write,
+         "cannot write {} (another process has replaced its temporary file); give a path in a "
+         "directory that others cannot write to",
+         target_.text());
+  }
+  rename_to(place_, name_, target_);
+  name_.clear();
 }
 
-void write_atomically(const std::string& path,
-                      const std::function<void(const std::string&)>& writer,
+void write_atomically(const FilePath& path, const std::function<void(TemporaryFile&)>& writer,
                       const std::function<void()>& before_rename) {
   TemporaryFile temporary(path);
-  writer(temporary.path());
+  writer(temporary);
   temporary.flush();
   if (before_rename) before_rename();
   temporary.publish();
 }
 
-void write_text_atomically(const std::string& path, std::string_view text) {
+void write_text_atomically(const FilePath& path, std::string_view text) {
   write_parts_atomically(path, {{.view = std::as_bytes(std::span(text))}});
 }
 
-void write_parts_atomically(const std::string& path, const FileParts& parts) {
-  write_atomically(path, [&](const std::string& temporary) { write_parts(temporary, parts); });
+void write_parts_atomically(const FilePath& path, const FileParts& parts) {
+  write_atomically(path, [&](TemporaryFile& file) {
+    for (const FilePart& part : parts) {
+      file.append(part.bytes);
+      file.append(part.view);
+    }
+  });
 }
 
-std::string replace_file_link(const std::string& link, const std::string& name) {
-  TemporaryFile temporary(link);
-  if (::symlink(name.c_str(), temporary.path().c_str()) == 0) {
-    temporary.publish();
+std::string replace_file_link(const FilePath& link, const std::string& name) {
+  const FilePath::Place place = place_of(link);
+  const std::string temporary = temporary_name();
+  if (::symlinkat(name.c_str(), place.directory.get(), temporary.c_str()) == 0) {
+    try {
+      rename_to(place, temporary, link);
+    } catch (...) {
+      ::unlinkat(place.directory.get(), temporary.c_str(), 0);
+      throw;
+    }
     return {};
   }
   std::string reason = std::strerror(errno);
@@ -120,12 +200,13 @@ std::string replace_file_link(const std::string& link, const std::string& name) 
   return reason;
 }
 
-void remove_stale_temporaries(const std::string& directory) {
+void remove_stale_temporaries(const FilePath& directory) {
   try {
-    for (const DirectoryEntry& entry : entries_in(directory)) {
-      if (entry.name.starts_with('.') && entry.name.find(temporary_mark) != std::string::npos) {
-        ::unlink((directory + "/" + entry.name).c_str());
-      }
+    const OpenDirectory open(directory);
+    for (const DirectoryEntry& entry : entries_in(open / ".")) {
+      const bool is_ours = entry.error == 0 && entry.status.st_uid == ::geteuid() &&
+                           !entry.is_directory() && is_temporary_name(entry.name);
+      if (is_ours) static_cast<void>((open / entry.name).remove());
     }
   } catch (const Error&) {
     return;  // as for a file that cannot be removed

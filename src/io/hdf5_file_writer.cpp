@@ -34,11 +34,11 @@ PropertyList access_list() {
   return list;
 }
 
-PropertyList output_access_list() {
+PropertyList output_access_list(int descriptor) {
   PropertyList list = access_list();
   H5Pset_libver_bounds(list.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
-  use_output_driver(list);
+  use_output_driver(list, descriptor);
   return list;
 }
 
@@ -46,6 +46,19 @@ PropertyList output_access_list() {
 std::recursive_mutex& library_mutex() noexcept {
   static std::recursive_mutex mutex;
   return mutex;
+}
+
+File create(const std::string& path, int descriptor) {
+  const LibraryLock lock;
+  const PropertyList access = output_access_list(descriptor);
+  const PropertyList creation = property_list(H5P_FILE_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);
+  H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+  errno = 0;
+  File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  if (!file && errno != 0) cannot_write(path, errno);
+  if (!file) cannot_write(path);
+  return file;
 }
 
 }  // namespace
@@ -113,22 +126,17 @@ void check_written(hid_t object, bool success) {
 }
 
 File create_file(const std::string& path) {
-  const LibraryLock lock;
-  const PropertyList access = output_access_list();
-  const PropertyList creation = property_list(H5P_FILE_CREATE);
-  H5Pset_obj_track_times(creation.get(), false);
-  H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
-  errno = 0;
-  File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-  if (!file && errno != 0) cannot_write(path, errno);
-  if (!file) cannot_write(path);
-  return file;
+  return create(path, no_descriptor);
 }
 
-File open_for_update(const std::string& path) {
+File create_file(const std::string& path, const Descriptor& file) {
+  return create(path, file.get());
+}
+
+File open_for_update(const std::string& path, const Descriptor& descriptor) {
   const LibraryLock lock;
   errno = 0;
-  File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, output_access_list().get()));
+  File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, output_access_list(descriptor.get()).get()));
   if (!file && errno != 0) cannot_write(path, errno);
   if (!file) cannot_write(path);
   return file;

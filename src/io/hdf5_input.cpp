@@ -94,18 +94,18 @@ std::optional<std::uint64_t> find_superblock(const Descriptor& file, std::uint64
 
 }  // namespace
 
-Input::Input(const std::string& path) : path_(path) {
+Input::Input(const FilePath& path) : path_(path.text()) {
   // Before open_input(), which would only say that this is a directory.
-  refuse_saved_model(path);
+  refuse_saved_model(path_);
   file_ = open_input(path);
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) {
-    fail(status_of_read_failure(errno), "cannot examine {} ({}); check its file system", path,
+    fail(status_of_read_failure(errno), "cannot examine {} ({}); check its file system", path_,
          std::strerror(errno));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
   const auto start = find_superblock(file_, size_);
-  if (!start) not_hdf5(path, file_, size_);
+  if (!start) not_hdf5(path_, file_, size_);
   base_ = *start;
   read_superblock();
 }

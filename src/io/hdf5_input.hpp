@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_path.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +31,7 @@ struct Link {
 class Input final {
  public:
   /// Opens a regular file and reads its superblock. As open_file().
-  explicit Input(const std::string& path);
+  explicit Input(const FilePath& path);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }

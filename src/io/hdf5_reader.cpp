@@ -36,7 +36,7 @@ Object require(const Object& parent, const std::string& name, const char* kind) 
 
 }  // namespace
 
-Object open_file(const std::string& path) {
+Object open_file(const FilePath& path) {
   const auto input = std::make_shared<const Input>(path);
   auto root = std::make_shared<const Node>(input, "", input->root());
   if (!root->is_group()) input->damaged("it has no root group");

@@ -48,8 +48,9 @@ void keep_most_frequent(Confusion& confusion, std::size_t most) {
 
 }  // namespace
 
-Confusion read_confusion(const std::string& path, std::size_t most) {
-  std::istringstream file(read_text_file(path));
+Confusion read_confusion(const FilePath& at, std::size_t most) {
+  const std::string& path = at.text();
+  std::istringstream file(read_text_file(at));
   std::vector<std::string> fields;
   Confusion confusion;
   if (read_record(file, fields)) confusion.classes.assign(fields.begin() + 1, fields.end());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "line_follower.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/report/run_record.hpp"
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +16,7 @@ namespace lockstep::report {
 /// Reads the events of a metrics.jsonl into a run's record.
 class EventsReader final {
  public:
-  EventsReader(RunRecord& run, const std::string& path) : run_(run), lines_(path) {}
+  EventsReader(RunRecord& run, const FilePath& path) : run_(run), lines_(path) {}
   /// Reads the lines that were completed since the last call. False if the file was truncated or
   /// replaced since: then read it anew, with another reader and record. Error(no_input).
   [[nodiscard]] bool read();

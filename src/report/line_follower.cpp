@@ -34,13 +34,13 @@ bool LineFollower::read(FunctionRef<void(std::string_view line)> use) {
   // the server.
   const Descriptor file = open_input(path_, "check its permissions");
   std::vector<char> buffer(end_.size());
-  if (read_some(file, path_, offset_ - end_.size(), buffer) != end_) {
+  if (read_some(file, path_.text(), offset_ - end_.size(), buffer) != end_) {
     *this = LineFollower(std::move(path_));
     return false;
   }
   buffer.resize(block_bytes);
   for (;;) {
-    const std::string_view block = read_some(file, path_, offset_, buffer);
+    const std::string_view block = read_some(file, path_.text(), offset_, buffer);
     offset_ += block.size();
     end_.append(block.substr(block.size() - std::min(block.size(), end_bytes)));
     end_.erase(0, end_.size() - std::min(end_.size(), end_bytes));
@@ -64,6 +64,7 @@ void LineFollower::split(std::string_view block, FunctionRef<void(std::string_vi
     }
   }
   rest_ += block;
+  require_line(path_.text(), rest_.size());
 }
 
 }  // namespace lockstep::report

@@ -4,6 +4,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/run_holder.hpp"
 #include "lockstep/core/text_file.hpp"
 
@@ -20,26 +21,26 @@ namespace {
 constexpr std::size_t most_bins = 1000;
 
 /// Unix time of the last change; NaN if there is no such file.
-double changed(const std::string& path) {
+double changed(const FilePath& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return unknown;
+  if (!path.get_status(status)) return unknown;
   return static_cast<double>(status.st_mtim.tv_sec) +
          1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
-std::optional<RunFiles::Checkpoint> latest_checkpoint(const std::string& run) {
-  const std::string directory = run + "/checkpoints/";
-  const std::string name = name_behind(directory + "latest");
-  const double time = changed(directory + name);
+std::optional<RunFiles::Checkpoint> latest_checkpoint(const OpenDirectory& run) {
+  const std::string name = name_behind(run / "checkpoints/latest");
+  const double time = changed(run / ("checkpoints/" + name));
   if (name.empty() || std::isnan(time)) return std::nullopt;
   return RunFiles::Checkpoint{.name = name, .time = time};
 }
 
 /// The job scripts append a line for each restart: job, status, checkpoint, time, and more words.
-RunFiles::Restarts read_restarts(const std::string& run) {
+RunFiles::Restarts read_restarts(const OpenDirectory& run) {
   RunFiles::Restarts restarts;
-  if (std::isnan(changed(run + "/restarts"))) return restarts;
-  std::istringstream lines(read_text_file(run + "/restarts"));
+  const FilePath file = run / "restarts";
+  if (!file.exists()) return restarts;
+  std::istringstream lines(read_text_file(file));
   for (std::string line; std::getline(lines, line);) {
     ++restarts.count;
     restarts.last = line.substr(line.find(' ') + 1);
@@ -50,10 +51,12 @@ RunFiles::Restarts read_restarts(const std::string& run) {
 }  // namespace
 
 struct LiveRun::Reading {
-  explicit Reading(const std::string& path) : run(most_bins), events(run, path + "/metrics.jsonl") {
+  explicit Reading(const std::string& path)
+      : files(path), run(most_bins), events(run, files / "metrics.jsonl") {
     run.path = path;
     run.name = run_name(path);
   }
+  OpenDirectory files;
   RunRecord run;
   EventsReader events;
 };
@@ -67,17 +70,18 @@ LiveRun::~LiveRun() = default;
 
 void LiveRun::read_events(double now) {
   const std::int64_t before = reading_->events.lines();
-  while (!reading_->events.read()) reading_ = std::make_unique<Reading>(path_);
+  while (!reading_->files.is_current() || !reading_->events.read())
+    reading_ = std::make_unique<Reading>(path_);
   if (std::isnan(arrived_)) {
     const double last = reading_->run.last_time;
-    arrived_ = std::fmin(now, std::isnan(last) ? changed(path_ + "/metrics.jsonl") : last);
+    arrived_ = std::fmin(now, std::isnan(last) ? changed(reading_->files / "metrics.jsonl") : last);
   } else if (reading_->events.lines() != before) {
     arrived_ = now;  // not the event's time, since clocks of hosts may differ
   }
 }
 
 std::optional<RunFiles::Lock> LiveRun::read_lock(double now) {
-  const std::string path = path_ + "/lock";
+  const FilePath path = reading_->files / "lock";
   const double time = changed(path);
   if (std::isnan(time)) return std::nullopt;
   if (time != lock_time_) {
@@ -103,12 +107,12 @@ RunStatus LiveRun::update(double now) {
   // First: a job writes its last event before it gives up the lock.
   attempt([&] { files.lock = read_lock(now); });
   attempt([&] { read_events(now); });
-  attempt([&] { files.restarts = read_restarts(path_); });
-  files.latest = latest_checkpoint(path_);
+  attempt([&] { files.restarts = read_restarts(reading_->files); });
+  files.latest = latest_checkpoint(reading_->files);
   files.arrived = std::isnan(arrived_) ? now : arrived_;
   RunRecord& run = reading_->run;
   // Each job may change it.
-  attempt([&] { run.options = parse_options(read_text_file(path_ + "/config.ini")); });
+  attempt([&] { run.options = parse_options(read_text_file(reading_->files / "config.ini")); });
   run.notes = reading_->events.notes();
   run.notes.insert(run.notes.end(), problems.begin(), problems.end());
   return status_of(run, files, now);

@@ -3,6 +3,7 @@
 #include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/report/run_record.hpp"
 
@@ -37,8 +38,8 @@ void flatten(const std::string& path, const Json& value, Fields& fields) {
 /// Calls `use` with the values of each event. Returns the number of damaged lines. A last line
 /// without its end may still be being written.
 template <typename Use>
-std::size_t for_each_event(const std::string& path, const std::string& kind, Use use) {
-  std::ifstream file = open_input_stream(path, "give the --run-dir of a training");
+std::size_t for_each_event(const FilePath& path, const std::string& kind, Use use) {
+  InputStream file = open_input_stream(path, "give the --run-dir of a training");
   std::size_t damaged = 0;
   for (std::string line; std::getline(file, line);) {
     const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -58,7 +59,7 @@ std::size_t for_each_event(const std::string& path, const std::string& kind, Use
 
 std::size_t write_metrics_csv(const std::string& run, const std::string& kind, std::ostream& out) {
   require_run(run);
-  const std::string path = run + "/metrics.jsonl";
+  const FilePath path = OpenDirectory(run) / "metrics.jsonl";
   std::vector<std::string> names;
   std::map<std::string, std::size_t> columns;
   for_each_event(path, kind, [&](const Fields& fields) {
@@ -67,8 +68,8 @@ std::size_t write_metrics_csv(const std::string& run, const std::string& kind, s
     }
   });
   if (names.empty()) {
-    fail(ExitStatus::usage, "{} has no event {}(nothing to export); see lockstep inspect {}", path,
-         kind.empty() ? "" : "'" + kind + "' ", run);
+    fail(ExitStatus::usage, "{} has no event {}(nothing to export); see lockstep inspect {}",
+         path.text(), kind.empty() ? "" : "'" + kind + "' ", run);
   }
   out << fmt::format("{}\n", fmt::join(names, ","));
   return for_each_event(path, kind, [&](const Fields& fields) {

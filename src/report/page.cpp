@@ -106,7 +106,7 @@ std::string page_of(const ScalingStudy& study) {
 }
 
 bool is_page(const std::string& path) {
-  std::ifstream file = open_input_stream(path);
+  InputStream file = open_input_stream(path);
   std::string begin(first_line.size(), '\0');
   return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == first_line;
 }

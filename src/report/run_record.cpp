@@ -4,6 +4,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text_file.hpp"
 
@@ -61,9 +62,8 @@ std::string run_name(const std::string& path) {
 void require_run(const std::string& path) {
   const char* const suggestion = "give the --run-dir of a training";
   require_directory_if_present(path, suggestion);
-  const std::string metrics = (fs::path(path) / "metrics.jsonl").string();
-  std::error_code ignored;
-  if (!fs::exists(metrics, ignored)) {
+  const FilePath metrics = OpenDirectory(path) / "metrics.jsonl";
+  if (!metrics.exists()) {
     fail(ExitStatus::no_input, "{} is no run directory (there is no metrics.jsonl in it); {}", path,
          suggestion);
   }
@@ -72,18 +72,17 @@ void require_run(const std::string& path) {
 
 RunRecord read_run(const std::string& path, std::size_t most_bins) {
   require_run(path);
-  const fs::path base(path);
-  std::error_code ignored;
+  const OpenDirectory files(path);
   RunRecord run(most_bins);
   run.path = path;
   run.name = run_name(path);
-  EventsReader events(run, (base / "metrics.jsonl").string());
+  EventsReader events(run, files / "metrics.jsonl");
   static_cast<void>(events.read());
   events.read_rest();
   run.notes = events.notes();
-  noting(run, [&] { run.options = parse_options(read_text_file((base / "config.ini").string())); });
-  if (const fs::path confusion = base / "confusion.csv"; fs::exists(confusion, ignored)) {
-    noting(run, [&] { run.confusion = read_confusion(confusion.string(), most_errors); });
+  noting(run, [&] { run.options = parse_options(read_text_file(files / "config.ini")); });
+  if (const FilePath confusion = files / "confusion.csv"; confusion.exists()) {
+    noting(run, [&] { run.confusion = read_confusion(confusion, most_errors); });
   }
   return run;
 }

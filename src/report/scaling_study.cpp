@@ -2,6 +2,7 @@
 
 #include "json_fields.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/text_file.hpp"
 #include "lockstep/report/run_record.hpp"
 
@@ -29,8 +30,9 @@ struct Repetition {
   [[nodiscard]] std::string name() const { return fmt::format("{}-{:04}-{}", mode, nodes, number); }
 };
 
-std::vector<Repetition> read_list(const std::string& path) {
-  std::istringstream lines(read_text_file(path));
+std::vector<Repetition> read_list(const FilePath& at) {
+  const std::string& path = at.text();
+  std::istringstream lines(read_text_file(at));
   std::vector<Repetition> list;
   std::size_t count = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -57,17 +59,16 @@ bool is_count(const Json& json, const char* name) {
 }
 
 /// A result of `lockstep bench step --json`; null if it is absent or not whole.
-Json read_result(const fs::path& path, std::vector<std::string>& notes) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return nullptr;
-  Json json = Json::parse(read_text_file(path.string()), nullptr, /*allow_exceptions=*/false);
+Json read_result(const FilePath& path, std::vector<std::string>& notes) {
+  if (!path.exists()) return nullptr;
+  Json json = Json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
   const bool whole = json.is_object() && number(json, "images_per_second") > 0 &&
                      number(json, "step_seconds_median") > 0 &&
                      number(json, "exposed_communication_seconds") >= 0 &&
                      is_count(json, "ranks") && is_count(json, "global_batch");
   if (whole) return json;
-  notes.push_back(
-      fmt::format("{} is no whole result of lockstep bench step", path.filename().string()));
+  notes.push_back(fmt::format("{} is no whole result of lockstep bench step",
+                              fs::path(path.text()).filename().string()));
   return nullptr;
 }
 
@@ -136,8 +137,9 @@ ScalingStudy read_scaling_study(const std::string& path) {
   ScalingStudy study;
   study.path = path;
   study.name = run_name(path);
+  const OpenDirectory directory(path);
   std::map<std::pair<bool, std::int64_t>, std::vector<Repetition>> points;
-  for (Repetition& one : read_list((fs::path(path) / "points").string())) {
+  for (Repetition& one : read_list(directory / "points")) {
     points[{one.mode == "strong", one.nodes}].push_back(std::move(one));
   }
   for (const auto& [key, repetitions] : points) {
@@ -147,7 +149,7 @@ ScalingStudy read_scaling_study(const std::string& path) {
     point.wanted = static_cast<std::int64_t>(repetitions.size());
     std::vector<Json> results;
     for (const Repetition& one : repetitions) {
-      Json result = read_result(fs::path(path) / (one.name() + ".json"), study.notes);
+      Json result = read_result(directory / (one.name() + ".json"), study.notes);
       if (result.is_null()) {
         point.missing.push_back(one.name());
       } else {

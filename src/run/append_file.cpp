@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-AppendFile::AppendFile(const std::string& path, Create create)
+AppendFile::AppendFile(const FilePath& path, Create create)
     : file_(open_output(path, O_WRONLY | O_APPEND | (create == Create::exclusive ? O_EXCL : 0),
                         "use another --run-dir")) {}
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_path.hpp"
 
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ class AppendFile final {
   /// `if_absent` creates a missing file; `exclusive` fails with errno EEXIST if the file exists. On
   /// a failure, valid() is false. Error as open_output() for what is no file.
   enum class Create { if_absent, exclusive };
-  AppendFile(const std::string& path, Create create);
+  AppendFile(const FilePath& path, Create create);
 
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(file_); }
   /// Usually one write(). If the record does not fit, removes its written part and returns false.

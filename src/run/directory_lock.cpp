@@ -3,11 +3,12 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/core/random_name.hpp"
+#include "lockstep/io/atomic_file.hpp"
 #include "lockstep/runtime/signals.hpp"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,6 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <random>
 
 namespace lockstep {
 namespace {
@@ -34,18 +34,13 @@ std::string first_line(const char* path) {
   return line;
 }
 
-std::string random_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
-
 RunHolder this_process(const std::string& job) {
   return {.job = job,
           .host = host_name(),
           .boot = first_line("/proc/sys/kernel/random/boot_id"),
           .process = ::getpid(),
           .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))),
-          .token = random_token()};
+          .token = random_name()};
 }
 
 nanoseconds modification_time(const struct stat& status) {
@@ -62,24 +57,23 @@ std::string job_name() {
 
 DirectoryLock::DirectoryLock(const DirectoryLockOptions& options)
     : options_(options),
-      path_(options.path + "/" + options.file),
+      lock_(OpenDirectory(options.path) / options.file),
       self_(this_process(options.job)) {
   const std::string suggestion = fmt::format("use another {}", options.option);
-  file_ = open_output(path_, O_RDWR, suggestion.c_str());
+  file_ = open_output(lock_, O_RDWR, suggestion.c_str());
   if (!file_) {
-    fail(ExitStatus::cannot_write, "cannot open {} ({}); check {} and its permissions", path_,
-         std::strerror(errno), options.option);
+    fail(ExitStatus::cannot_write, "cannot open {} ({}); check {} and its permissions",
+         lock_.text(), std::strerror(errno), options.option);
   }
-  Attempt attempt = try_lock();
+  LockAttempt attempt = try_lock(file_);
   const std::optional<RunHolder> holder = read_holder();
   const bool same_machine = holder && holder->host == self_.host && holder->boot == self_.boot;
-  if (attempt == Attempt::held_by_another && (same_machine || !holder)) {
-    refuse(holder.value_or(RunHolder()));
-  }
-  if (attempt == Attempt::unsupported && same_machine && holder->process != self_.process &&
+  if (attempt == LockAttempt::held_by_another && !holder) refuse_unknown();
+  if (attempt == LockAttempt::held_by_another && same_machine) refuse(*holder);
+  if (attempt == LockAttempt::unsupported && same_machine && holder->process != self_.process &&
       ::kill(static_cast<pid_t>(holder->process), 0) != 0 && errno == ESRCH) {
     taken_over_ = name_of(*holder);
-  } else if (holder && !(same_machine && attempt == Attempt::got_it)) {
+  } else if (holder && !(same_machine && attempt == LockAttempt::got_it)) {
     // The kernel knows the locks of its own machine for certain; other machines' holders are only
     // known by their heartbeat.
     attempt = wait_until_free(*holder);
@@ -88,7 +82,7 @@ DirectoryLock::DirectoryLock(const DirectoryLockOptions& options)
   write_holder();
   // Without file locks, several jobs may have found the directory free at the same time. The last
   // one to write holds it; the others see that after `settle`, when no write is outstanding.
-  if (attempt == Attempt::unsupported) std::this_thread::sleep_for(options_.settle);
+  if (attempt == LockAttempt::unsupported) std::this_thread::sleep_for(options_.settle);
   if (const auto successor = find_successor()) refuse(*successor);
   heart_ = std::thread([this] { beat(); });
 }
@@ -105,13 +99,7 @@ DirectoryLock::~DirectoryLock() {
   [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), 0);
 }
 
-DirectoryLock::Attempt DirectoryLock::try_lock() {
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return Attempt::got_it;
-  if (errno == EWOULDBLOCK) return Attempt::held_by_another;
-  return Attempt::unsupported;  // ENOLCK, ENOSYS, EOPNOTSUPP: some network file systems
-}
-
-DirectoryLock::Attempt DirectoryLock::wait_until_free(const RunHolder& holder) {
+LockAttempt DirectoryLock::wait_until_free(const RunHolder& holder) {
   const nanoseconds first = last_heartbeat();
   // A dead machine's lock may outlive its heartbeat until the server releases it.
   const auto deadline = std::chrono::steady_clock::now() + 2 * options_.stale;
@@ -120,16 +108,16 @@ DirectoryLock::Attempt DirectoryLock::wait_until_free(const RunHolder& holder) {
   while (last_heartbeat() == first) {
     const bool is_stale = file_system_now() - first > options_.stale;
     if (is_stale) {
-      const Attempt attempt = try_lock();
-      if (attempt != Attempt::held_by_another) return attempt;
+      const LockAttempt attempt = try_lock(file_);
+      if (attempt != LockAttempt::held_by_another) return attempt;
     }
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(pause);
   }
   if (const auto now = read_holder(); now) refuse(*now);
   // The holder has just ended.
-  const Attempt attempt = try_lock();
-  if (attempt == Attempt::held_by_another) refuse(holder);
+  const LockAttempt attempt = try_lock(file_);
+  if (attempt == LockAttempt::held_by_another) refuse(holder);
   return attempt;
 }
 
@@ -146,8 +134,8 @@ void DirectoryLock::write_holder() {
       ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
       ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0;
   if (!written || ::fsync(file_.get()) != 0) {
-    fail(ExitStatus::cannot_write, "cannot write {} ({}); check that the disk is not full", path_,
-         std::strerror(errno));
+    fail(ExitStatus::cannot_write, "cannot write {} ({}); check that the disk is not full",
+         lock_.text(), std::strerror(errno));
   }
 }
 
@@ -196,7 +184,7 @@ bool DirectoryLock::is_held() {
 
 std::optional<RunHolder> DirectoryLock::read_holder() const {
   // By name: opening again makes network file systems ask the server.
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Descriptor file = lock_.open(O_RDONLY);
   if (!file) return std::nullopt;
   std::array<char, 4096> bytes{};
   const ssize_t size = ::pread(file.get(), bytes.data(), bytes.size(), 0);
@@ -207,30 +195,38 @@ std::optional<RunHolder> DirectoryLock::read_holder() const {
 nanoseconds DirectoryLock::last_heartbeat() const {
   // By name: network file systems then ask the server.
   struct stat status {};
-  return ::stat(path_.c_str(), &status) == 0 ? modification_time(status) : nanoseconds(0);
+  return lock_.get_status(status) ? modification_time(status) : nanoseconds(0);
 }
 
 nanoseconds DirectoryLock::file_system_now() const {
-  std::string name = options_.path + "/.clock.tmp-XXXXXX";
-  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  struct stat status {};
-  if (file && ::write(file.get(), "x", 1) == 1 && ::fstat(file.get(), &status) == 0) {
-    ::unlink(name.c_str());
-    return modification_time(status);
+  try {
+    const TemporaryFile clock(lock_);
+    struct stat status {};
+    if (::write(clock.file().get(), "x", 1) == 1 && ::fstat(clock.file().get(), &status) == 0) {
+      return modification_time(status);
+    }
+  } catch (const Error&) {  // nothing can be created there
   }
-  if (file) ::unlink(name.c_str());
   return std::chrono::system_clock::now().time_since_epoch();
 }
 
 void DirectoryLock::refuse(const RunHolder& holder) const {
-  const auto age =
-      std::chrono::duration_cast<std::chrono::seconds>(file_system_now() - last_heartbeat());
-  fail(ExitStatus::cannot_write,
+  const nanoseconds age = file_system_now() - last_heartbeat();
+  // A holder that is suspended, or cut off from the file system, may end or come back.
+  const bool is_alive = age <= options_.stale;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
+  fail(is_alive ? ExitStatus::cannot_write : ExitStatus::internal,
        "{} {} is held by {} (process {}, since {}, last sign of life {} s ago); wait for it, stop "
-       "it, "
-       "or use another {}",
+       "it, or use another {}",
        options_.what, options_.path, name_of(holder), holder.process, holder.started,
-       std::max<std::int64_t>(0, age.count()), options_.option);
+       std::max<std::int64_t>(0, seconds), options_.option);
+}
+
+void DirectoryLock::refuse_unknown() const {
+  fail(ExitStatus::internal,
+       "{} {} is held by another process (which has written nothing to {}); try again, or use "
+       "another {}",
+       options_.what, options_.path, lock_.text(), options_.option);
 }
 
 }  // namespace lockstep

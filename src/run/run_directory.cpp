@@ -7,13 +7,25 @@
 
 namespace lockstep {
 
-RunDirectory::RunDirectory(const DirectoryLockOptions& options) : path_(options.path) {
-  for (const std::string& directory : {path_, path_ + "/log", checkpoints()}) {
-    make_directories(directory, "check --run-dir and its permissions");
+namespace {
+
+constexpr const char* suggestion = "check --run-dir and its permissions";
+
+/// Makes it if it is absent.
+OpenDirectory open_run(const std::string& path) {
+  make_directories(path, suggestion);
+  return OpenDirectory(path);
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const DirectoryLockOptions& options) : files_(open_run(options.path)) {
+  for (const FilePath& directory : {files_ / "log", checkpoints()}) {
+    make_directories(directory, suggestion);
   }
   lock_ = std::make_unique<DirectoryLock>(options);
   taken_over_ = lock_->taken_over();
-  remove_stale_temporaries(path_);
+  remove_stale_temporaries(files_ / ".");
 }
 
 RunDirectory::~RunDirectory() = default;
@@ -32,7 +44,7 @@ bool RunDirectory::is_lost() const noexcept {
 
 void RunDirectory::write_config(std::string_view text) {
   require_held();
-  write_text_atomically(path_ + "/config.ini", text);
+  write_text_atomically(files_ / "config.ini", text);
 }
 
 }  // namespace lockstep

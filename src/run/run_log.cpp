@@ -1,6 +1,7 @@
 #include "lockstep/run/run_log.hpp"
 
 #include "append_file.hpp"
+#include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/input_file.hpp"
@@ -8,13 +9,13 @@
 #include "lockstep/io/atomic_file.hpp"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <mutex>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -24,9 +25,9 @@ using Json = nlohmann::ordered_json;
 constexpr const char* run_directory_suggestion = "use another --run-dir";
 
 /// The lines of a run up to a step; drops a torn line, which does not parse.
-std::string lines_until(const std::string& path, std::int64_t last_step) {
+std::string lines_until(const FilePath& path, std::int64_t last_step) {
   std::string kept;
-  std::ifstream file = open_input_stream(path);
+  InputStream file = open_input_stream(path);
   for (std::string line; std::getline(file, line);) {
     const Json object = Json::parse(line, nullptr, false);
     if (file.eof() || !object.is_object()) continue;
@@ -45,18 +46,17 @@ struct MetricsLog::Impl {
 };
 
 MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_step) {
-  const std::string path = run_directory + "/metrics.jsonl";
-  std::error_code ignored;
+  const FilePath path = OpenDirectory(run_directory) / "metrics.jsonl";
   require_file_or_absent(path, run_directory_suggestion);
-  const auto bytes = std::filesystem::file_size(path, ignored);
-  if (!ignored && bytes > 0) {
+  struct stat status {};
+  if (path.get_status(status) && status.st_size > 0) {
     const std::string kept = resumed_step < 0 ? "" : lines_until(path, resumed_step);
-    if (kept.size() != bytes) write_text_atomically(path, kept);
+    if (kept.size() != static_cast<std::size_t>(status.st_size)) write_text_atomically(path, kept);
   }
   impl_.reset(new Impl{AppendFile(path, AppendFile::Create::if_absent)});
   if (!impl_->file.valid()) {
     fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
-         path, std::strerror(errno));
+         path.text(), std::strerror(errno));
   }
 }
 
@@ -66,26 +66,42 @@ bool MetricsLog::write(const Json& object) {
   return impl_->file.append(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+/// A full disk loses whole lines; it must neither stop training nor fill the terminal.
+class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit LogSink(AppendFile file) : file_(std::move(file)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    static_cast<void>(file_.append({line.data(), line.size()}));
+  }
+  void flush_() override {}
+
+  AppendFile file_;
+};
+
 struct RankLog::Impl {
-  explicit Impl(const std::string& path)
-      : logger("lockstep", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path)) {
+  explicit Impl(AppendFile file) : logger("lockstep", std::make_shared<LogSink>(std::move(file))) {
     logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %L %v");
     logger.flush_on(spdlog::level::trace);
-    // A full disk loses lines; it must neither stop training nor fill the terminal.
-    logger.set_error_handler([](const std::string&) {});
   }
   spdlog::logger logger;
 };
 
 RankLog::RankLog(const std::string& run_directory, const RankIdentity& identity) {
-  const std::string path = fmt::format("{}/log/rank-{:05}.log", run_directory, identity.rank);
-  require_file_or_absent(path, run_directory_suggestion);
-  try {
-    impl_ = std::make_unique<Impl>(path);
-  } catch (const std::exception& error) {  // spdlog's and the file system's
+  const char* const suggestion = "check --run-dir and its permissions";
+  make_directories(run_directory, suggestion);  // another node's may not be seen here yet
+  const OpenDirectory directory(run_directory);
+  make_directories(directory / "log", suggestion);
+  const FilePath path = directory / fmt::format("log/rank-{:05}.log", identity.rank);
+  AppendFile file(path, AppendFile::Create::if_absent);
+  if (!file.valid()) {
     fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
-         path, error.what());
+         path.text(), std::strerror(errno));
   }
+  impl_ = std::make_unique<Impl>(std::move(file));
   info(fmt::format("rank {} of {}, local rank {}, host {}, device {}, cores {}", identity.rank,
                    identity.world_size, identity.local_rank, identity.host, identity.device,
                    identity.cores));

@@ -124,7 +124,8 @@ void RunTrace::write(std::int64_t last_step) {
   board_.enter(Phase::checks);
   mine_.last = offset_of_this_clock(channel_);
   if (channel_.rank() != 0) return send();
-  const std::string path = fmt::format("{}/trace-{}-{}.json", run_dir_, first_step_, last_step);
+  const FilePath path =
+      OpenDirectory(run_dir_) / fmt::format("trace-{}-{}.json", first_step_, last_step);
   try {
     gather(path, last_step);
   } catch (const Error& error) {
@@ -144,13 +145,12 @@ void RunTrace::send() {
   channel_.send(0, bytes_of(summary));
 }
 
-void RunTrace::gather(const std::string& path, std::int64_t last_step) {
+void RunTrace::gather(const FilePath& path, std::int64_t last_step) {
   std::vector<Summary> ranks;
-  write_atomically(path, [&](const std::string& temporary) {
+  write_atomically(path, [&](TemporaryFile& file) {
     // Write errors must not stop the loop below: the other ranks' sends would block.
-    std::ofstream file(temporary, std::ios::binary);
     const auto write_text = [&](std::string_view text) {
-      file.write(text.data(), static_cast<std::streamsize>(text.size()));
+      file.append(text);
       board_.move();
     };
     write_text(R"({"displayTimeUnit":"ms","traceEvents":[)"
@@ -174,15 +174,11 @@ void RunTrace::gather(const std::string& path, std::int64_t last_step) {
         R"("otherData":{}}})"
         "\n",
         first_step_, last_step, other_data(ranks, first_step_, last_step)));
-    file.close();
-    if (!file) {
-      fail(ExitStatus::cannot_write, "cannot write {} (the disk may be full); make room", path);
-    }
   });
   const auto worst = std::ranges::max(ranks, {}, &Summary::uncertainty).uncertainty;
   reporter_.say(fmt::format(
       "trace: steps {} to {} in {}; clocks agree within {:.1f} us (open it in ui.perfetto.dev)",
-      first_step_, last_step, path, 1e-3 * static_cast<double>(worst)));
+      first_step_, last_step, path.text(), 1e-3 * static_cast<double>(worst)));
   std::int64_t dropped = 0;
   for (const Summary& rank : ranks) dropped += rank.dropped;
   if (dropped > 0) {

@@ -33,6 +33,7 @@ using protobuf::float_field;
 using protobuf::varint_field;
 
 constexpr std::string_view file_prefix = "events.out.tfevents.";
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
 
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
@@ -106,9 +107,20 @@ std::optional<std::string_view> take_record(std::string_view& bytes) {
   return record;
 }
 
-void cut_file(const std::string& path, std::int64_t last_step) {
-  std::ifstream file = open_input_stream(path);
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+void cut_file(const FilePath& path, std::int64_t last_step) {
+  const Descriptor file = open_input(path);
+  const std::uint64_t size = require_input(path);
+  if (size > most_bytes) {
+    fail(ExitStatus::bad_input, "{} has {} bytes (at most {} are read); move it away", path.text(),
+         size, most_bytes);
+  }
+  std::string bytes(size, '\0');
+  const auto read = read_at(file, 0, std::as_writable_bytes(std::span(bytes)));
+  if (!read) {
+    fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path.text(),
+         std::strerror(errno));
+  }
+  bytes.resize(*read);
   std::string kept;
   std::string_view rest = bytes;
   while (const auto record = take_record(rest)) {
@@ -117,35 +129,30 @@ void cut_file(const std::string& path, std::int64_t last_step) {
   if (kept.size() != bytes.size()) write_text_atomically(path, kept);
 }
 
-void cut_all(const std::string& directory, std::int64_t last_step) {
-  if (!std::filesystem::exists(directory)) return;
-  std::vector<std::string> paths;
-  for (const DirectoryEntry& entry : entries_in(directory)) {
-    if (entry.name.starts_with(file_prefix) && entry.is_file()) {
-      paths.push_back(directory + "/" + entry.name);
-    }
-  }
-  for (const std::string& path : paths) {
-    if (last_step < 0) {
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
-    } else {
+void cut_all(const OpenDirectory& directory, std::int64_t last_step) {
+  if (!(directory / ".").exists()) return;
+  for (const DirectoryEntry& entry : entries_in(directory / ".")) {
+    if (!entry.name.starts_with(file_prefix) || !entry.is_file()) continue;
+    const FilePath path = directory / entry.name;
+    if (last_step >= 0) {
       cut_file(path, last_step);
+    } else {
+      path.remove();
     }
   }
 }
 
-AppendFile create_file(const std::string& directory) {
+AppendFile create_file(const OpenDirectory& directory) {
   const std::string host = host_name();
   for (int i = 0;; ++i) {
-    const std::string path =
-        fmt::format("{}/{}{:010}.{}.{}.{}", directory, file_prefix,
-                    static_cast<std::int64_t>(unix_time()), host, ::getpid(), i);
+    const FilePath path =
+        directory / fmt::format("{}{:010}.{}.{}.{}", file_prefix,
+                                static_cast<std::int64_t>(unix_time()), host, ::getpid(), i);
     AppendFile file(path, AppendFile::Create::exclusive);
     if (file.valid()) return file;
     if (errno != EEXIST) {
       fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
-           path, std::strerror(errno));
+           path.text(), std::strerror(errno));
     }
   }
 }
@@ -156,7 +163,8 @@ struct TensorboardWriter::Impl {
   AppendFile file;
 };
 
-TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t resumed_step) {
+TensorboardWriter::TensorboardWriter(const std::string& run_directory, std::int64_t resumed_step) {
+  const OpenDirectory directory(run_directory);
   cut_all(directory, resumed_step);
   impl_.reset(new Impl{create_file(directory)});
   // Readers reject a file without this first record.

@@ -1,15 +1,12 @@
 #include "confusion_file.hpp"
 
 #include "lockstep/core/csv.hpp"
-#include "lockstep/core/error.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <optional>
 
 namespace lockstep {
@@ -26,15 +23,7 @@ std::int32_t predicted_class(std::span<const float> logits, std::int32_t label) 
 }
 
 ConfusionFile::ConfusionFile(std::string path, std::vector<std::string> classes)
-    : path_(std::move(path)),
-      classes_(std::move(classes)),
-      temporary_(path_),
-      file_(temporary_.path(), std::ios::binary) {
-  if (file_) return;
-  fail(ExitStatus::cannot_write,
-       "cannot create {} ({}); check that the directory exists and is writable", path_,
-       std::strerror(errno));
-}
+    : path_(std::move(path)), classes_(std::move(classes)), temporary_(path_) {}
 
 void ConfusionFile::add(const EvaluatedSamples& samples) {
   for (std::size_t n = 0; n < samples.labels.size(); ++n) {
@@ -46,18 +35,14 @@ void ConfusionFile::add(const EvaluatedSamples& samples) {
 void ConfusionFile::publish() {
   std::ranges::transform(classes_, classes_.begin(), csv_field);
   std::ranges::sort(samples_);
-  file_ << fmt::format("true class,{}\n", fmt::join(classes_, ","));
+  temporary_.append(fmt::format("true class,{}\n", fmt::join(classes_, ",")));
   auto sample = samples_.begin();
   for (std::size_t label = 0; label < classes_.size(); ++label) {
     std::vector<std::int64_t> row(classes_.size());
     for (; sample != samples_.end() && static_cast<std::size_t>(sample->first) == label; ++sample) {
       ++row[static_cast<std::size_t>(sample->second)];
     }
-    file_ << fmt::format("{},{}\n", classes_[label], fmt::join(row, ","));
-  }
-  file_.close();
-  if (!file_) {
-    fail(ExitStatus::cannot_write, "cannot write {} (the disk may be full); make room", path_);
+    temporary_.append(fmt::format("{},{}\n", classes_[label], fmt::join(row, ",")));
   }
   temporary_.flush();
   temporary_.publish();

@@ -4,7 +4,6 @@
 #include "lockstep/train/evaluated_samples.hpp"
 
 #include <cstdint>
-#include <fstream>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,7 +32,6 @@ class ConfusionFile final {
   std::vector<std::string> classes_;
   std::vector<std::pair<std::int32_t, std::int32_t>> samples_;  ///< true and predicted class
   TemporaryFile temporary_;
-  std::ofstream file_;
 };
 
 }  // namespace lockstep

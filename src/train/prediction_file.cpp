@@ -36,7 +36,7 @@ void write_attributes(const h5::File& file, const PredictionSource& source) {
 PredictionFile::PredictionFile(const std::string& path, const PredictionSource& source)
     : path_(path), temporary_(path) {
   writing(path_, [&] {
-    file_ = h5::create_file(temporary_.path());
+    file_ = h5::create_file(temporary_.path(), temporary_.file());
     write_attributes(file_, source);
     const std::array dims{static_cast<std::uint64_t>(source.samples),
                           static_cast<std::uint64_t>(source.classes)};

@@ -3,8 +3,8 @@
 #include "checkpoint/example_checkpoint.hpp"
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ using Steps = std::vector<std::int64_t>;
 
 namespace {
 
-int link_error = 0;  // of each symlink(); 0: none
+int link_error = 0;  // of each symlinkat(); 0: none
 
 Checkpoint at(std::int64_t step, std::int64_t best_step = -1) {
   Checkpoint checkpoint = example_checkpoint(step);
@@ -49,8 +49,10 @@ std::string link_target(const std::string& link) {
 
 }  // namespace
 
-extern "C" int symlink(const char* target, const char* path) noexcept {
-  if (link_error == 0) return ::symlinkat(target, AT_FDCWD, path);
+extern "C" int symlinkat(const char* target, int directory, const char* path) noexcept {
+  if (link_error == 0) {
+    return static_cast<int>(::syscall(SYS_symlinkat, target, directory, path));
+  }
   errno = link_error;
   return -1;
 }
@@ -233,7 +235,7 @@ BOOST_AUTO_TEST_CASE(if_no_file_verifies_the_error_is_bad_input_and_names_all_fi
 
 BOOST_AUTO_TEST_CASE(only_published_names_count) {
   const TemporaryDirectory directory;
-  write_file(directory / ".step-00000009.h5.tmp-17-node3", "half a file");
+  write_file(directory / ".lockstep-tmp-0123456789abcdef0123456789abcdef", "half a file");
   write_file(directory / "step-9.h5", "");
   write_file(directory / "step-0000000x.h5", "");
   write_file(directory / "notes.txt", "");
@@ -241,8 +243,24 @@ BOOST_AUTO_TEST_CASE(only_published_names_count) {
   const CheckpointDirectory checkpoints(directory.path(), 5);
 
   BOOST_TEST(checkpoints.steps().empty());
-  BOOST_TEST(!std::filesystem::exists(directory / ".step-00000009.h5.tmp-17-node3"));
+  BOOST_TEST(
+      !std::filesystem::exists(directory / ".lockstep-tmp-0123456789abcdef0123456789abcdef"));
   BOOST_TEST(std::filesystem::exists(directory / "notes.txt"));
+}
+
+BOOST_AUTO_TEST_CASE(a_link_in_place_of_the_directory_is_not_followed) {
+  const TemporaryDirectory directory;
+  {
+    CheckpointDirectory others(directory / "victim", 5);
+    for (const std::int64_t step : {1, 2, 3}) save(others, example_checkpoint(step));
+  }
+  std::filesystem::create_directory(directory / "run");
+  std::filesystem::create_directory_symlink(directory / "victim", directory / "run/checkpoints");
+
+  BOOST_CHECK_EXCEPTION(CheckpointDirectory(OpenDirectory(directory / "run") / "checkpoints", 1),
+                        Error, with(ExitStatus::cannot_write, {"checkpoints (it is a link"}));
+
+  BOOST_TEST(CheckpointDirectory(directory / "victim", 5).steps().size() == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_created_is_cannot_write) {

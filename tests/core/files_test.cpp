@@ -168,3 +168,17 @@ BOOST_AUTO_TEST_CASE(listings_leave_hidden_and_temporary_names_out) {
   check_error([&] { static_cast<void>(names_in(directory / "a")); }, ExitStatus::bad_input,
               "is a file (a directory is expected)");
 }
+
+BOOST_AUTO_TEST_CASE(a_line_without_end_is_refused_before_it_fills_the_memory) {
+  const TemporaryDirectory directory;
+  write_file(directory / "lines", "first\nsecond\n");
+  fs::resize_file(directory / "lines", std::uintmax_t{1} << 40);
+  InputStream file = open_input_stream(directory / "lines");
+  std::string line;
+
+  std::getline(file, line);
+  BOOST_TEST(line == "first");
+  std::getline(file, line);
+  BOOST_TEST(line == "second");
+  check_error([&] { std::getline(file, line); }, ExitStatus::bad_input, "has a line of");
+}

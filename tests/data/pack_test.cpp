@@ -144,7 +144,7 @@ BOOST_FIXTURE_TEST_CASE(a_packed_data_set_is_replaced_only_with_overwrite, Share
   (void)pack_idx("out", *comm);
   on_first([&] {
     write_file(path + "/out/train-00007-of-00009.h5", "an older one");
-    write_file(path + "/out/.train-00000-of-00009.h5.tmp-pack", "of a killed pack");
+    write_file(path + "/out/.lockstep-tmp-0123456789abcdef0123456789abcdef", "of a killed pack");
   });
 
   const Failure refused = failure_of([&] { (void)pack_idx("out", *comm); });
@@ -243,7 +243,8 @@ BOOST_FIXTURE_TEST_CASE(an_interrupted_packing_is_continued_to_the_same_bytes, S
     // again.
     const std::string shard = path + "/out/unfinished/train-00000-of-00004.h5";
     if (std::filesystem::exists(shard)) std::filesystem::resize_file(shard, 1000);
-    write_file(path + "/out/unfinished/.train-00001-of-00004.h5.tmp-1-host", "of a killed pack");
+    write_file(path + "/out/unfinished/.lockstep-tmp-0123456789abcdef0123456789abcdef",
+               "of a killed pack");
   });
 
   options.progress = {};

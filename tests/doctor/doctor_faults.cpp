@@ -13,13 +13,11 @@
 //   DOCTOR_FAULT_RENAMES=RUNS        RUNS of the doctor's renames are slow
 //   DOCTOR_FAULT_APART=R             rank R does not see the doctor's files of other ranks
 //   DOCTOR_FAULT_THREADS=R           rank R cannot create threads after MPI has started
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -195,22 +193,25 @@ ssize_t pread(int file, void* data, std::size_t bytes, off_t offset) {
   return next<decltype(::pread)>("pread")(file, data, bytes, offset);
 }
 
-int rename(const char* from, const char* to) noexcept {
+int renameat(int from, const char* old, int to, const char* now) noexcept {
   static int renames = 0;
   const char* slow = fault("RENAMES");
-  if (slow != nullptr && std::strstr(to, "/.lockstep-doctor-") != nullptr &&
-      ++renames <= std::atoi(slow)) {
+  if (slow != nullptr && std::strcmp(now, "proof") == 0 && ++renames <= std::atoi(slow)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   }
-  return next<int(const char*, const char*)>("rename")(from, to);
+  return next<int(int, const char*, int, const char*)>("renameat")(from, old, to, now);
 }
 
-int flock(int file, int operation) noexcept {
-  if (fault("LOCKS") != nullptr) {
+int fcntl(int file, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  if (command == F_OFD_SETLK && fault("LOCKS") != nullptr) {
     errno = ENOLCK;
     return -1;
   }
-  return next<int(int, int)>("flock")(file, operation);
+  return next<int(int, int, ...)>("fcntl")(file, command, argument);
 }
 
 int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
@@ -234,9 +235,13 @@ int openat(int directory, const char* path, int flags, ...) {
   return next<int(int, const char*, int, ...)>("openat")(directory, path, flags, mode);
 }
 
-DIR* opendir(const char* path) {
+int open(const char* path, int flags, ...) {
   hang_at(path);
-  return next<DIR*(const char*)>("opendir")(path);
+  va_list rest;
+  va_start(rest, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0U;
+  va_end(rest);
+  return next<int(const char*, int, ...)>("open")(path, flags, mode);
 }
 
 }  // extern "C"

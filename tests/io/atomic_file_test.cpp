@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <stdexcept>
@@ -31,7 +32,7 @@ std::size_t entries(const std::string& directory) {
 std::vector<std::string> calls;  ///< of the functions below, in order
 bool flush_fails = false;
 int sync_error = 0;  ///< of each fsync(); 0: none
-int link_error = 0;  ///< of each symlink(); 0: none
+int link_error = 0;  ///< of each symlinkat(); 0: none
 
 }  // namespace
 
@@ -44,15 +45,17 @@ extern "C" int fsync(int file) {
   return -1;
 }
 
-extern "C" int symlink(const char* target, const char* path) noexcept {
-  if (link_error == 0) return ::symlinkat(target, AT_FDCWD, path);
+extern "C" int symlinkat(const char* target, int directory, const char* path) noexcept {
+  if (link_error == 0) {
+    return static_cast<int>(::syscall(SYS_symlinkat, target, directory, path));
+  }
   errno = link_error;
   return -1;
 }
 
-extern "C" int rename(const char* from, const char* to) noexcept {
+extern "C" int renameat(int from, const char* old, int to, const char* now) noexcept {
   calls.emplace_back("rename");
-  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+  return static_cast<int>(::syscall(SYS_renameat2, from, old, to, now, 0));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_is_replaced_completely) {
@@ -80,12 +83,12 @@ BOOST_AUTO_TEST_CASE(the_old_file_remains_until_the_writer_is_done) {
   const TemporaryDirectory directory;
   write_file(directory / "x", "old");
 
-  write_atomically(directory / "x", [&](const std::string& temporary) {
-    write_file(temporary, "half");
+  write_atomically(directory / "x", [&](TemporaryFile& temporary) {
+    temporary.append("who");
     BOOST_TEST(read_file(directory / "x") == "old");
-    BOOST_TEST(std::filesystem::path(temporary).parent_path() ==
+    BOOST_TEST(std::filesystem::path(temporary.path()).parent_path() ==
                std::filesystem::path(directory.path()));
-    write_file(temporary, "whole");
+    temporary.append("le");
   });
 
   BOOST_TEST(read_file(directory / "x") == "whole");
@@ -96,8 +99,8 @@ BOOST_AUTO_TEST_CASE(a_writer_that_throws_changes_no_file) {
   write_file(directory / "x", "old");
 
   BOOST_CHECK_THROW(write_atomically(directory / "x",
-                                     [](const std::string& temporary) {
-                                       write_file(temporary, "half");
+                                     [](TemporaryFile& temporary) {
+                                       temporary.append("half");
                                        throw std::runtime_error("disk full");
                                      }),
                     std::runtime_error);
@@ -144,8 +147,9 @@ BOOST_AUTO_TEST_CASE(a_temporary_file_is_removed_unless_it_is_published) {
   const TemporaryDirectory directory;
   for (const bool publishes : {false, true}) {
     TemporaryFile temporary(directory / "x");
-    write_file(temporary.path(), "new");
+    temporary.append("new");
     BOOST_TEST(!std::filesystem::exists(directory / "x"));
+    temporary.flush();
     if (publishes) temporary.publish();
   }
 
@@ -215,13 +219,79 @@ BOOST_AUTO_TEST_CASE(special_files_are_not_replaced) {
 
 BOOST_AUTO_TEST_CASE(stale_temporaries_are_removed_and_all_else_is_kept) {
   const TemporaryDirectory directory;
-  write_file(directory / ".step-00000001.h5.tmp-1-elsewhere", "half a checkpoint");
-  write_file(directory / "step-00000001.h5", "whole");
-  write_file(directory / ".hidden", "somebody's");
+  const std::string name = ".lockstep-tmp-0123456789abcdef0123456789abcdef";
+  write_file(directory / name, "half a checkpoint");
+  // Other programs', such as the temporary files of editors and package managers.
+  const std::vector<std::string> others{".step-00000001.h5.tmp-1-elsewhere",
+                                        ".config.tmp-Y",
+                                        "step-00000001.h5",
+                                        ".hidden",
+                                        ".lockstep-tmp-notes",
+                                        name + "0",
+                                        name.substr(1)};
+  for (const std::string& other : others) write_file(directory / other, "somebody's");
+  std::filesystem::create_directory(directory / (name.substr(0, name.size() - 1) + "0"));
 
   remove_stale_temporaries(directory.path());
   remove_stale_temporaries(directory / "absent");
 
-  BOOST_TEST(!std::filesystem::exists(directory / ".step-00000001.h5.tmp-1-elsewhere"));
-  BOOST_TEST(entries(directory.path()) == 2u);
+  BOOST_TEST(!std::filesystem::exists(directory / name));
+  for (const std::string& other : others) BOOST_TEST(read_file(directory / other) == "somebody's");
+  BOOST_TEST(entries(directory.path()) == others.size() + 1);
+}
+
+BOOST_AUTO_TEST_CASE(stale_temporaries_of_other_users_are_kept) {
+  if (::geteuid() != 0) {
+    std::fprintf(stderr, "skipped: only root can make another user's file\n");
+    return;
+  }
+  const TemporaryDirectory directory;
+  const std::string name = directory / ".lockstep-tmp-0123456789abcdef0123456789abcdef";
+  write_file(name, "somebody's");
+  BOOST_REQUIRE(::chown(name.c_str(), 65534, 65534) == 0);
+
+  remove_stale_temporaries(directory.path());
+
+  BOOST_TEST(read_file(name) == "somebody's");
+}
+
+BOOST_AUTO_TEST_CASE(temporaries_have_names_that_nobody_can_guess) {
+  const TemporaryDirectory directory;
+
+  const TemporaryFile one(directory / "x");
+  const TemporaryFile other(directory / "x");
+
+  BOOST_TEST(one.path() != other.path());
+  remove_stale_temporaries(directory.path());
+  BOOST_TEST(entries(directory.path()) == 0u);  // they are recognized
+}
+
+BOOST_AUTO_TEST_CASE(a_temporary_that_another_process_has_replaced_is_not_published) {
+  const TemporaryDirectory directory;
+  write_file(directory / "x", "old");
+  write_file(directory / "victim", "kept");
+
+  BOOST_CHECK_EXCEPTION(
+      write_atomically(directory / "x",
+                       [&](TemporaryFile& temporary) {
+                         std::filesystem::remove(temporary.path());
+                         std::filesystem::create_symlink("victim", temporary.path());
+                         temporary.append("new");
+                       }),
+      Error, [](const Error& error) { return error.status() == ExitStatus::cannot_write; });
+
+  BOOST_TEST(read_file(directory / "x") == "old");
+  BOOST_TEST(read_file(directory / "victim") == "kept");
+}
+
+BOOST_AUTO_TEST_CASE(a_published_file_has_the_mode_that_the_umask_leaves) {
+  const TemporaryDirectory directory;
+  for (const mode_t mask : {mode_t{022}, mode_t{077}, mode_t{002}}) {
+    const mode_t before = ::umask(mask);
+    write_text_atomically(directory / "x", "new");
+    ::umask(before);
+    struct stat status {};
+    BOOST_REQUIRE(::stat((directory / "x").c_str(), &status) == 0);
+    BOOST_TEST((status.st_mode & 0777U) == (0666U & ~mask));
+  }
 }

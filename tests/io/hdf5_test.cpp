@@ -1,15 +1,18 @@
 #include <boost/test/unit_test.hpp>
 
 #include "io/temporary_directory.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/hdf5_writer.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 
 using namespace lockstep;
@@ -322,15 +325,28 @@ BOOST_AUTO_TEST_CASE(a_file_opened_for_update_keeps_its_content) {
   write_example(path);
   const std::vector<std::string> before = h5::children(h5::open_file(path), "/");
 
-  h5::File file = h5::open_for_update(path);
+  const Descriptor descriptor = FilePath(path).open(O_RDWR);
+  h5::File file = h5::open_for_update(path, descriptor);
   h5::write_int64(file, "added", 7);
   h5::close_written(std::move(file));
 
   const h5::Object read = h5::open_file(path);
   BOOST_TEST((h5::read_int64(read, "added") == 7));
   BOOST_TEST((h5::children(read, "/") == before));
-  BOOST_CHECK_EXCEPTION(static_cast<void>(h5::open_for_update(directory / "none.h5")), Error,
-                        with(ExitStatus::cannot_write, {"none.h5", "No such file"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_open_is_written_whatever_its_name_leads_to) {
+  const TemporaryDirectory directory;
+  write_file(directory / "victim", "kept");
+  write_example(directory / "expected.h5");
+  const Descriptor file = FilePath(directory / "a.h5").open(O_RDWR | O_CREAT | O_EXCL, 0666);
+  std::filesystem::rename(directory / "a.h5", directory / "moved.h5");
+  write_file(directory / "a.h5", "another's");
+
+  h5::close_written(h5::create_file(directory / "a.h5", file));
+
+  BOOST_TEST(read_file(directory / "a.h5") == "another's");
+  BOOST_TEST(h5::children(h5::open_file(directory / "moved.h5"), "/").empty());
 }
 
 BOOST_AUTO_TEST_CASE(chunked_and_compressed_data_are_described) {

@@ -33,7 +33,7 @@ def saves(run_dir):
 def unfinished(run_dir):
     """Whether a save is under way, and has written something."""
     with contextlib.suppress(FileNotFoundError):
-        return any(path.stat().st_size > 0 for path in (run_dir / "checkpoints").glob(".*.tmp-*") if not path.is_symlink())
+        return any(path.stat().st_size > 0 for path in (run_dir / "checkpoints").glob(".lockstep-tmp-*") if not path.is_symlink())
     return False
 
 

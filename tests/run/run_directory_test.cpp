@@ -6,6 +6,7 @@
 #include "lockstep/run/run_directory.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdarg>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -36,7 +38,7 @@ std::atomic<bool> times_can_be_set = true;
 std::function<void()> before_the_lock_is_written;  // empty: no action
 std::function<void()> after_the_lock_is_written;
 
-/// During its lifetime, flock() fails as on file systems without locks.
+/// During its lifetime, fcntl() fails as on file systems without locks.
 class NoLocks final {
  public:
   NoLocks() { locks_work = false; }
@@ -53,8 +55,14 @@ class NoLocks final {
 #pragma GCC diagnostic ignored "-Wshadow"  // a struct has the function's name
 extern "C" {
 
-int flock(int file, int operation) noexcept {
-  if (locks_work) return static_cast<int>(::syscall(SYS_flock, file, operation));
+int fcntl(int file, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  if (locks_work || command != F_OFD_SETLK) {
+    return static_cast<int>(::syscall(SYS_fcntl, file, command, argument));
+  }
   errno = ENOSYS;
   return -1;
 }
@@ -116,7 +124,7 @@ BOOST_AUTO_TEST_CASE(it_creates_its_directories_and_writes_the_configuration) {
   run.write_config("model = resnet50\n");
 
   BOOST_TEST(std::filesystem::is_directory(directory / "runs/resnet50/log"));
-  BOOST_TEST(std::filesystem::is_directory(run.checkpoints()));
+  BOOST_TEST(std::filesystem::is_directory(run.checkpoints().text()));
   BOOST_TEST(read_file(directory / "runs/resnet50/config.ini") == "model = resnet50\n");
   BOOST_TEST(run.taken_over().empty());
 }
@@ -385,7 +393,7 @@ BOOST_AUTO_TEST_CASE(a_suspended_holder_that_was_taken_over_saves_nothing_when_i
   const std::string result = read_file(directory / "result");
   BOOST_TEST(has(result, "is now held by Slurm job 2"), result);
   BOOST_TEST(!has(result, "still believes"), result);
-  BOOST_TEST(std::filesystem::is_empty(run.checkpoints()));
+  BOOST_TEST(std::filesystem::is_empty(run.checkpoints().text()));
   BOOST_TEST(read_file(directory / "run/lock") == own);
   BOOST_CHECK_NO_THROW(run.require_held());
 }
@@ -395,4 +403,60 @@ BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_created_is_cannot_write) {
   write_file(directory / "file", "");
 
   BOOST_TEST(has(refusal(options_for(directory / "file/run")), "file/run"));
+}
+
+BOOST_AUTO_TEST_CASE(who_may_only_read_the_lock_keeps_nobody_out) {
+  const TemporaryDirectory directory;
+  write_file(directory / "lock", "");
+  const Descriptor reader(::open((directory / "lock").c_str(), O_RDONLY | O_CLOEXEC));
+  BOOST_REQUIRE(::flock(reader.get(), LOCK_EX | LOCK_NB) == 0);
+
+  DirectoryLockOptions options = options_for(directory.path());
+  options.settle = 100ms;
+  const RunDirectory run(options);
+
+  BOOST_TEST(run.is_held());
+  const std::string why = refusal(options_for(directory.path()));
+  BOOST_TEST(has(why, "is held by"), why);
+}
+
+BOOST_AUTO_TEST_CASE(a_lock_without_a_holder_may_be_free_later) {
+  const TemporaryDirectory directory;
+  write_file(directory / "lock", "");
+  const Descriptor other(::open((directory / "lock").c_str(), O_RDWR | O_CLOEXEC));
+  BOOST_REQUIRE(try_lock(other) == LockAttempt::got_it);
+
+  BOOST_CHECK_EXCEPTION(RunDirectory(options_for(directory.path())), Error, [](const Error& error) {
+    return error.status() == ExitStatus::internal &&
+           has(error.what(), "is held by another process");
+  });
+}
+
+BOOST_AUTO_TEST_CASE(no_link_in_a_run_directory_is_followed) {
+  for (const char* name : {"lock", "log", "checkpoints"}) {
+    const TemporaryDirectory directory;
+    std::filesystem::create_directory(directory / "victim");
+    write_file(directory / "victim/kept", "text");
+    std::filesystem::create_directory(directory / "run");
+    const bool is_file = std::string(name) == "lock";
+    std::filesystem::create_symlink(directory / (is_file ? "victim/kept" : "victim"),
+                                    directory / ("run/" + std::string(name)));
+
+    const std::string why = refusal(options_for(directory / "run"));
+
+    BOOST_TEST(has(why, std::string(name) + " (it is a link"), why);
+    BOOST_TEST(read_file(directory / "victim/kept") == "text");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_lock_with_a_second_hard_link_is_refused) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "run");
+  write_file(directory / "victim", "text");
+  std::filesystem::create_hard_link(directory / "victim", directory / "run/lock");
+
+  const std::string why = refusal(options_for(directory / "run"));
+
+  BOOST_TEST(has(why, "it has 2 hard links"), why);
+  BOOST_TEST(read_file(directory / "victim") == "text");
 }

@@ -12,10 +12,9 @@
 //   memory the rank runs out of memory in its WHENth MPI_Iallreduce
 //   block  its WHENth MPI_Iallreduce never returns
 //   hang   its WHENth execution of one of oneDNN's primitives never ends
-//   links  symlink() fails with errno HOW from the WHENth on, as where there are no symbolic links
+//   links  symlinkat() fails with errno HOW from the WHENth on, as where links are not supported
 //   hold   from the WHENth on, an open of the file LOCKSTEP_TEST_HELD_FILE makes FILE.held and
-//   waits
-//          until that is removed
+//          waits until that is removed
 //   late   the WHENth connection by TCP that does not block, after MPI's start, begins HOW seconds
 //          later
 //   slow   oneDNN's primitives take HOW times as long, from the WHENth on
@@ -192,13 +191,29 @@ int connect(int descriptor, const sockaddr* to, socklen_t size) {
   return next<int (*)(int, const sockaddr*, socklen_t)>("connect")(descriptor, to, size);
 }
 
-int symlink(const char* target, const char* path) {
+int openat(int directory, const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  std::array<char, 512> link{};
+  std::array<char, 512> whole{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", directory);
+  if (readlink(link.data(), whole.data(), whole.size() / 2) > 0) {
+    std::strncat(whole.data(), "/", 1);
+    std::strncat(whole.data(), path, whole.size() / 2 - 2);
+    hold(whole.data());
+  }
+  return next<int (*)(int, const char*, int, ...)>("openat")(directory, path, flags, mode);
+}
+
+int symlinkat(const char* target, int directory, const char* path) {
   static long made = 0;
   if (is("links") && ++made >= fault().when) {
     errno = static_cast<int>(fault().how);
     return -1;
   }
-  return next<int (*)(const char*, const char*)>("symlink")(target, path);
+  return next<int (*)(const char*, int, const char*)>("symlinkat")(target, directory, path);
 }
 
 ssize_t pread(int descriptor, void* buffer, size_t size, off_t offset) {

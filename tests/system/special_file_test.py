@@ -10,7 +10,6 @@ import zlib
 
 from harness import *  # noqa: F403
 
-COMMANDS = ["train", "eval", "pack", "inspect", "export", "watch", "bench", "scale", "doctor", "report", "compare", "export-metrics"]
 FILE, DIRECTORY, OUTPUT, MADE = "a file that is read", "a directory that is read", "a file that is written", "a directory that is made"
 # Every option that names a path.
 PATHS = {
@@ -38,7 +37,7 @@ def text_options(command):
 
 
 def every_option_that_names_a_path_is_tested_here(folder):
-    for command in COMMANDS:
+    for command in re.findall(r"^  ([a-z-]+)  +\w", run(["--help"]), re.M):
         found = set(text_options(command)) - TEXTS
         assert found == set(PATHS.get(command, {})), f"{command}: {found ^ set(PATHS.get(command, {}))}"
 
@@ -116,8 +115,8 @@ def images_to_pack(folder):
             "--val-labels", folder / "labels.txt", "--class-ids", folder / "ids.txt", "--class-names", folder / "names.txt"]
 
 
-def special_files_are_refused_by_every_option(folder):
-    data, made, specials = setting(folder)
+def with_each_option(folder, data, made):
+    """Returns a function that gives the arguments of a command with an option set to a path."""
     checkpoint = latest(made)
     small = ["--model", "mini-resnet", "--width", 8, "--steps", 1, "--warmup", 0]
     base = {
@@ -140,15 +139,47 @@ def special_files_are_refused_by_every_option(folder):
         more = ["--overwrite"] if PATHS[command][option] == OUTPUT and command != "report" else []
         return [*args, f"--{option}", path, *more]
 
+    return with_option
+
+
+def special_files_are_refused_by_every_option(folder):
+    data, made, specials = setting(folder)
+    with_option = with_each_option(folder, data, made)
     for command, options in PATHS.items():
         for option, kind in options.items():
             for name, path in specials.of(kind):
                 # doctor's finding is its result.
                 statuses = (*STATUSES, 1) if command == "doctor" else STATUSES
                 refuse(with_option(command, option, path), path, name, statuses=statuses)
-    run(base["pack"])
+    run(images_to_pack(folder))
     for option, kind in PATHS["eval"].items():
         refuse(with_option("eval", option, specials.paths["a FIFO"]), specials.paths["a FIFO"], "a FIFO", ranks=2)
+    specials.check()
+
+
+def files_that_are_absent_or_of_others_are_named_with_the_reason(folder):
+    """As another user, since root may read every file."""
+    data, made, specials = setting(folder)
+    with_option = with_each_option(folder, data, made)
+    (folder / "dangling").symlink_to(folder / "absent")
+    (folder / "locked").mkdir(mode=0o700)
+    (folder / "private").write_text("mine")
+    (folder / "private").chmod(0o600)
+    folder.chmod(0o777)
+    other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    for command, options in PATHS.items():
+        if command in ("doctor", "bench"):
+            continue  # report what they find
+        for option, kind in options.items():
+            if kind not in (FILE, OUTPUT):
+                continue
+            cases = [folder / "dangling", folder / "private" / "file"]
+            if other:
+                cases += [folder / "locked" / "file", *[folder / "private"] * (kind == FILE)]
+            for path in cases:
+                status, output = finish(start(with_option(command, option, path), **other), seconds=60)
+                assert status in STATUSES and str(path) in output, f"status {status}: {command} --{option} {path}\n{output}"
+    assert (folder / "private").read_text() == "mine" and not (folder / "absent").exists() and not list((folder / "locked").iterdir())
     specials.check()
 
 
@@ -244,5 +275,6 @@ def a_shard_that_is_no_file_is_refused_at_the_start(folder):
 
 
 if __name__ == "__main__":
-    main([every_option_that_names_a_path_is_tested_here, special_files_are_refused_by_every_option, special_files_are_refused_as_arguments,
+    main([every_option_that_names_a_path_is_tested_here, special_files_are_refused_by_every_option,
+          files_that_are_absent_or_of_others_are_named_with_the_reason, special_files_are_refused_as_arguments,
           special_files_in_a_run_directory_are_refused_or_noted, a_trace_and_caches_replace_no_special_file, hidden_names_are_no_shards, a_shard_that_is_no_file_is_refused_at_the_start])

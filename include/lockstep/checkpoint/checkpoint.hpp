@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/shape.hpp"
 
 #include <cstdint>
@@ -97,9 +98,9 @@ struct WriteHooks {
 /// Writes a temporary file, flushes, fsyncs, renames, fsyncs the directory. Errors, also those of
 /// `next`, leave `path` as write_atomically() says: cannot_write, internal, or diverged (a value is
 /// not finite). The same tensors give the same bytes.
-void write_checkpoint(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
+void write_checkpoint(const FilePath& path, const CheckpointInfo& info, const NextTensor& next,
                       const WriteHooks& hooks = {});
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+void write_checkpoint(const FilePath& path, const Checkpoint& checkpoint);
 
 enum class CheckpointUse {
   weights,  ///< eval, --init-from: /model is enough

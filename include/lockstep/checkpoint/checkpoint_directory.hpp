@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/core/file_path.hpp"
 
 #include <chrono>
 #include <functional>
@@ -18,10 +19,10 @@ class CheckpointDirectory final {
   /// Creates the directory and removes temporary files of killed writers. Error(cannot_write).
   /// Calls `before_change` (may be empty) on the saving thread before each change of a published
   /// name; if it throws, the name does not change. `keep` <= 0 keeps all files.
-  explicit CheckpointDirectory(std::string path, std::int64_t keep,
+  explicit CheckpointDirectory(FilePath path, std::int64_t keep,
                                std::function<void()> before_change = {});
 
-  [[nodiscard]] std::string path_of(std::int64_t step) const;
+  [[nodiscard]] std::string path_of(std::int64_t step) const { return file(step).text(); }
   /// Steps of the published files, newest first.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
 
@@ -43,9 +44,10 @@ class CheckpointDirectory final {
   [[nodiscard]] std::optional<Found> newest() const;
 
  private:
+  [[nodiscard]] FilePath file(std::int64_t step) const;
   std::string link(const char* name, std::int64_t step);
 
-  std::string path_;
+  FilePath path_;
   std::int64_t keep_;
   std::function<void()> before_change_;
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/file_path.hpp"
+
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -7,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-/// How every command lists a directory.
+/// How every command lists and makes a directory.
 namespace lockstep {
 
 /// Names that no command takes for data: those that begin with a dot (hidden files, `._*` of macOS,
@@ -21,7 +23,7 @@ namespace lockstep {
 struct DirectoryEntry {
   std::string name;
   int error = 0;          ///< errno if it cannot be examined, as a dangling link
-  struct stat status {};  ///< of a link's target, unless `error`
+  struct stat status {};  ///< unless `error`. Of a link's target if the directory is a user's path
   [[nodiscard]] bool is_directory() const noexcept { return error == 0 && S_ISDIR(status.st_mode); }
   [[nodiscard]] bool is_file() const noexcept { return error == 0 && S_ISREG(status.st_mode); }
 };
@@ -30,16 +32,17 @@ struct DirectoryEntry {
 /// is something else, and Error(status_of_read_failure()) if it cannot be listed, with
 /// `suggestion`.
 [[nodiscard]] std::vector<std::string> names_in(
-    const std::string& directory, const char* suggestion = "check the path and its permissions");
+    const FilePath& directory, const char* suggestion = "check the path and its permissions");
 
 /// All entries, hidden ones too, examined and sorted by name. Error as above.
 [[nodiscard]] std::vector<DirectoryEntry> entries_in(
-    const std::string& directory, const char* suggestion = "check the path and its permissions");
+    const FilePath& directory, const char* suggestion = "check the path and its permissions");
 
 /// Error(bad_input) with `suggestion` if there is something else at the path.
-void require_directory_if_present(const std::string& path, const char* suggestion);
+void require_directory_if_present(const FilePath& path, const char* suggestion);
 
-/// Makes a directory and its parents, unless it is there. Error(cannot_write) with `suggestion`.
-void make_directories(const std::string& directory, const char* suggestion);
+/// Makes a directory, unless it is there; of a user's path its parents, too. Error(cannot_write)
+/// with `suggestion`.
+void make_directories(const FilePath& directory, const char* suggestion);
 
 }  // namespace lockstep

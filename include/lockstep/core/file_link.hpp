@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/file_path.hpp"
+
 #include <string>
 #include <string_view>
 
@@ -8,8 +10,9 @@
 /// line.
 namespace lockstep {
 
-/// The name of the file that such a path stands for; empty if it is neither a link nor such a text.
-[[nodiscard]] std::string name_behind(const std::string& path);
+/// The name of the file that such a path stands for; empty if it is neither a link nor such a text,
+/// or, in an OpenDirectory, if the link leads out of its directory.
+[[nodiscard]] std::string name_behind(const FilePath& path);
 
 /// The path of the file that such a text stands for; any other path as it is.
 [[nodiscard]] std::string follow_file_link(const std::string& path);

@@ -2,11 +2,10 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_path.hpp"
+#include "lockstep/core/input_stream.hpp"
 
 #include <sys/stat.h>
-
-#include <fstream>
-#include <string>
 
 /// What every command opens to read. Only regular files are inputs: a device, FIFO or socket may
 /// block, act, or never end when it is opened, so it is refused before.
@@ -19,16 +18,16 @@ namespace lockstep {
 /// there again when the job is restarted, perhaps on other nodes; else `no_input`.
 [[nodiscard]] ExitStatus status_of_read_failure(int error) noexcept;
 
-/// Opens a regular file for reading, through links. Error(bad_input) if it is something else; else
+/// Opens a regular file for reading. Error(bad_input) if it is something else; else
 /// Error(status_of_read_failure()), with `suggestion` if the file is not there.
-[[nodiscard]] Descriptor open_input(const std::string& path,
+[[nodiscard]] Descriptor open_input(const FilePath& path,
                                     const char* suggestion = "check the path");
 
 /// The same checks, for a library that opens the file itself. Returns its size in bytes.
-std::uint64_t require_input(const std::string& path, const char* suggestion = "check the path");
+std::uint64_t require_input(const FilePath& path, const char* suggestion = "check the path");
 
 /// The same checks, for a file that is read piece by piece.
-[[nodiscard]] std::ifstream open_input_stream(const std::string& path,
-                                              const char* suggestion = "check the path");
+[[nodiscard]] InputStream open_input_stream(const FilePath& path,
+                                            const char* suggestion = "check the path");
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_path.hpp"
 
 #include <string>
 
@@ -21,11 +22,12 @@ void require_other_than(const char* option, const std::string& path, const char*
                         const std::string& input);
 
 /// Checks a file of a run directory that is written in place: Error(cannot_write) with `suggestion`
-/// if the path, through links, is a directory, device, FIFO or socket.
-void require_file_or_absent(const std::string& path, const char* suggestion);
+/// if there is something at the path that is no file; or a file with a second hard link, which may
+/// be outside.
+void require_file_or_absent(const FilePath& path, const char* suggestion);
 
 /// Opens such a file, with O_WRONLY or O_RDWR and more in `flags`, or creates it. Null with errno
 /// if that fails. Never blocks. Error as above.
-[[nodiscard]] Descriptor open_output(const std::string& path, int flags, const char* suggestion);
+[[nodiscard]] Descriptor open_output(const FilePath& path, int flags, const char* suggestion);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_path.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +41,7 @@ class Object final {
 
 /// Opens a file for reading; its root group. Error(no_input) if absent or unreadable;
 /// Error(bad_input) if it is not HDF5, is truncated, or its metadata do not verify.
-[[nodiscard]] Object open_file(const std::string& path);
+[[nodiscard]] Object open_file(const FilePath& path);
 
 /// Names of objects are relative to `parent`, or begin with "/".
 [[nodiscard]] bool exists(const Object& parent, const std::string& name);

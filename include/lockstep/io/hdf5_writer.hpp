@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/unique_handle.hpp"
 
@@ -52,8 +53,10 @@ class Location final {
 /// Creates or replaces a file, with metadata checksums (format 1.10) and without object times, so
 /// the same calls give the same bytes.
 [[nodiscard]] File create_file(const std::string& path);
+/// The same in a file that is open for reading and writing; `path` names it in messages.
+[[nodiscard]] File create_file(const std::string& path, const Descriptor& file);
 /// Opens a file made by create_file() to add to it.
-[[nodiscard]] File open_for_update(const std::string& path);
+[[nodiscard]] File open_for_update(const std::string& path, const Descriptor& file);
 /// Flushes and closes a file opened by the two functions above. Error(cannot_write), for instance
 /// if the disk is full.
 void close_written(File file);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/file_path.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,6 +27,6 @@ struct Confusion {
 constexpr std::size_t most_errors = 20'000;
 
 /// Keeps at most `most` errors. Error(no_input) or Error(bad_input), with the line.
-[[nodiscard]] Confusion read_confusion(const std::string& path, std::size_t most);
+[[nodiscard]] Confusion read_confusion(const FilePath& path, std::size_t most);
 
 }  // namespace lockstep::report

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_lock.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/run_holder.hpp"
 
 #include <atomic>
@@ -32,8 +34,8 @@ struct DirectoryLockOptions {
 
 /// A directory that one live job writes to, held as long as this object lives.
 ///
-/// The lock is a file with job, host, process and start time, held by flock(); a thread touches it
-/// as heartbeat. If file locks do not work, or not across hosts, only the heartbeat shows that a
+/// The lock is a file with job, host, process and start time, held by try_lock(); a thread touches
+/// it as heartbeat. If file locks do not work, or not across hosts, only the heartbeat shows that a
 /// holder is alive. The file system's clock measures its age, so hosts' clocks do not matter.
 ///
 /// A holder that was suspended, or cut off from the file system, may come back after a takeover. So
@@ -41,7 +43,8 @@ struct DirectoryLockOptions {
 /// heartbeat, and before it changes any file that the new holder also uses.
 class DirectoryLock final {
  public:
-  /// Error(cannot_write) names the job and host of a live holder. Takes over a dead holder's lock;
+  /// Error(cannot_write) names the job and host of a live holder; Error(internal) if the file is
+  /// locked and no live holder has written to it, which may pass. Takes over a dead holder's lock;
   /// may wait for up to `stale` to find that a holder on another host is dead.
   explicit DirectoryLock(const DirectoryLockOptions& options);
   ~DirectoryLock();
@@ -56,11 +59,8 @@ class DirectoryLock final {
   [[nodiscard]] bool is_lost() const noexcept { return lost_; }
 
  private:
-  enum class Attempt { got_it, held_by_another, unsupported };
-
-  [[nodiscard]] Attempt try_lock();
   /// Waits, refuses if the holder is alive, and returns the result of the last try_lock().
-  Attempt wait_until_free(const RunHolder& holder);
+  LockAttempt wait_until_free(const RunHolder& holder);
   void write_holder();
   void beat();
   /// The current holder; nullopt: none.
@@ -71,9 +71,10 @@ class DirectoryLock final {
   /// The file system's time; hosts' clocks may differ by minutes.
   [[nodiscard]] std::chrono::nanoseconds file_system_now() const;
   [[noreturn]] void refuse(const RunHolder& holder) const;
+  [[noreturn]] void refuse_unknown() const;
 
   DirectoryLockOptions options_;
-  std::string path_;
+  FilePath lock_;
   std::string taken_over_;
   RunHolder self_;
   Descriptor file_;

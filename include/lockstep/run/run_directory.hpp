@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/run/directory_lock.hpp"
 
 #include <cstdint>
@@ -18,8 +19,8 @@ class RunDirectory final {
   RunDirectory(RunDirectory&&) noexcept;
   RunDirectory& operator=(RunDirectory&&) noexcept;
 
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
+  [[nodiscard]] const std::string& path() const noexcept { return files_.path(); }
+  [[nodiscard]] FilePath checkpoints() const { return files_ / "checkpoints"; }
   /// "JOB on HOST" of the dead holder that was taken over; empty: none.
   [[nodiscard]] const std::string& taken_over() const noexcept { return taken_over_; }
 
@@ -35,7 +36,7 @@ class RunDirectory final {
   void write_config(std::string_view text);
 
  private:
-  std::string path_;
+  OpenDirectory files_;
   std::string taken_over_;
   std::unique_ptr<DirectoryLock> lock_;
 };

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/option_types.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/run/trace_text.hpp"
 #include "lockstep/runtime/phase_board.hpp"
@@ -64,7 +65,7 @@ class RunTrace final {
  private:
   void write(std::int64_t last_step);
   void send();
-  void gather(const std::string& path, std::int64_t last_step);
+  void gather(const FilePath& path, std::int64_t last_step);
 
   StepRange steps_;
   std::string run_dir_;

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Tests that a run directory which somebody else made changes and reveals nothing outside itself, by any command; and that outputs in
+a directory which others may write go nowhere else."""
+
+import hashlib
+import re
+import socket
+
+from harness import *  # noqa: F403
+
+SECRET = "hunter2-of-the-victim"
+# What a link out leads to, by the ending of the entry that it replaces. Each has the form of the entry, so that a reader that
+# follows the link understands it.
+CONTENTS = {
+    ".jsonl": f'{{"event": "start", "step": 0, "version": "{SECRET}", "{SECRET}": 1}}\n{{"event": "{SECRET}", "step": 1}}\n',
+    ".csv": f"true class,{SECRET},b\n{SECRET},1,0\nb,0,1\n",
+    ".json": f'{{"{SECRET}": 1}}\n',
+    "lock": json.dumps({"job": SECRET, "host": SECRET, "process": 1}) + "\n",
+    "": f"[default]\nmodel={SECRET}\naws_secret_access_key={SECRET}\n",
+}
+STATUSES = (OK, 1, USAGE, BAD_INPUT, NO_INPUT, CANNOT_WRITE)
+
+
+def commands(run_dir, folder, data):
+    """How each command is given a run directory; those that take none have no entry."""
+    checkpoint = run_dir / "checkpoints" / "latest"
+    return {
+        "train": [train_args(data, run_dir, "--epochs", 3, "--keep", 1, "--profile-steps", "20:21")],
+        "eval": [["eval", "--checkpoint", checkpoint, "--data", data, "--predictions", folder / "out" / "predictions.h5"]],
+        "inspect": [["inspect", run_dir], ["inspect", "--verify", run_dir], ["inspect", checkpoint]],
+        "export": [["export", checkpoint, "--format", "safetensors", "--output", folder / "out" / "weights"]],
+        "watch": [["watch", "--once", run_dir], ["watch", "--json", run_dir]],
+        "report": [["report", run_dir, "--output", folder / "out" / "page.html"]],
+        "compare": [["compare", run_dir, run_dir]],
+        "export-metrics": [["export-metrics", run_dir]],
+        "doctor": [["doctor", "--model", "mini-resnet", "--width", 8, "--run-dir", run_dir]],
+        "pack": [], "bench": [], "scale": [],
+    }
+
+
+def every_command_is_tested_here(folder):
+    listed = set(re.findall(r"^  ([a-z-]+)  +\w", run(["--help"]), re.M))
+    assert listed == set(commands(folder, folder, folder)), listed
+
+
+class Victim:
+    """Files of the reader of a run directory, beside it."""
+
+    def __init__(self, folder):
+        self.path = folder / "victim"
+        (self.path / "directory").mkdir(parents=True)
+        for name, text in CONTENTS.items():
+            (self.path / f"secret{name}").write_text(text)
+            (self.path / "directory" / f"secret{name}").write_text(text)
+        self.before = self.state()
+
+    def of(self, entry):
+        name = "lock" if entry.name == "lock" else entry.suffix
+        return self.path / f"secret{name if name in CONTENTS else ''}"
+
+    def state(self):
+        return {str(path.relative_to(self.path)): (path.lstat().st_mode, path.is_file() and hashlib.sha256(path.read_bytes()).digest())
+                for path in sorted(self.path.rglob("*"))}
+
+    def check(self, what):
+        assert self.state() == self.before, f"{what} changed the victim's files: {self.state().keys() ^ self.before.keys()}"
+
+
+def written(folder):
+    """The files that a command may have written, without those behind links."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            yield path
+
+
+def check(args, folder, victim, what):
+    """Runs a command: it ends, says at most one line of error, reveals no secret and changes nothing of the victim."""
+    status, output = finish(start(args), seconds=60)
+    assert status in STATUSES, f"status {status}: {args} with {what}\n{output}"
+    errors = [line for line in output.splitlines() if line.startswith("lockstep: error")]
+    assert len(errors) <= 1 and (status in (OK, 1) or errors), f"{args} with {what}\n{output}"
+    assert SECRET not in output, f"{args} with {what} reveals it\n{output}"
+    for path in [*written(folder / "run"), *written(folder / "out")]:
+        assert SECRET.encode() not in path.read_bytes(), f"{args} with {what} reveals it in {path}"
+    victim.check(f"{args} with {what}")
+
+
+def made_run(folder):
+    """A run directory with every file that a run or a job script makes."""
+    data = write_shards(folder / "data", samples=32, shards=1)
+    write_shards(data, samples=16, shards=1, split="val")
+    made = folder / "made"
+    run(train_args(data, made, "--epochs", 1, "--profile-steps", "3:4"))
+    run(train_args(data, made, "--epochs", 2))
+    run(["eval", "--checkpoint", latest(made), "--data", data, "--confusion", made / "confusion.csv"])
+    (made / "restarts").write_text("4711 70 step-00000008.h5 2026-01-01T00:00:00\n")
+    (folder / "out").mkdir()
+    return data, made
+
+
+def replace(entry, target):
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink()
+    entry.symlink_to(target)
+
+
+def each_entry(made):
+    return sorted(path.relative_to(made) for path in made.rglob("*"))
+
+
+def fresh(folder, made):
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    shutil.copytree(made, folder / "run", symlinks=True)
+    (folder / "out").mkdir()
+    return folder / "run"
+
+
+@more_in_soak
+def no_link_leads_out_of_a_run_directory(folder):
+    data, made = made_run(folder)
+    victim = Victim(folder)
+    for entry in each_entry(made):
+        is_directory = (made / entry).is_dir()
+        targets = [victim.path / "directory" if is_directory else victim.of(entry), victim.path / "absent",
+                   victim.of(entry) if is_directory else victim.path / "directory", pathlib.Path("/dev/zero"), pathlib.Path("/dev/full")]
+        for target in few(targets, 0, 1):
+            received = fresh(folder, made)
+            replace(received / entry, target)
+            # Training last, since it changes the directory. It alone could create what a link leads to.
+            for name, ways in sorted(commands(received, folder, data).items(), key=lambda item: item[0] == "train"):
+                for args in ways if SOAK or name == "train" or target.exists() else []:
+                    check(args, folder, victim, f"{entry} -> {target}")
+
+
+def a_link_in_place_of_the_checkpoints_of_another_run_deletes_none(folder):
+    """--keep 1 would remove all but one."""
+    data, made = made_run(folder)
+    others = fresh(folder, made).rename(folder / "others")
+    before = each_entry(others)
+    shutil.rmtree(made / "checkpoints")
+    (made / "checkpoints").symlink_to(others / "checkpoints")
+
+    output = run(train_args(data, made, "--epochs", 3, "--keep", 1), expect=CANNOT_WRITE)
+
+    assert f"{made / 'checkpoints'} (it is a link" in output, output
+    assert each_entry(others) == before
+
+
+def files_written_in_place_have_no_second_name(folder):
+    data, made = made_run(folder)
+    for name in ("lock", "metrics.jsonl", "log/rank-00000.log"):
+        received = fresh(folder, made)
+        victim = folder / "linked"
+        victim.write_text("kept")
+        (received / name).unlink()
+        os.link(victim, received / name)
+        output = run(train_args(data, received, "--epochs", 3), expect=CANNOT_WRITE)
+        assert "2 hard links" in output and name in output, output
+        assert victim.read_text() == "kept"
+        victim.unlink()
+
+
+def a_link_to_a_whole_run_directory_is_followed(folder):
+    """As users have runs on another file system."""
+    data, made = made_run(folder)
+    (folder / "link").symlink_to(made)
+    run(train_args(data, folder / "link", "--epochs", 3))
+    for name, ways in commands(folder / "link", folder, data).items():
+        for args in ways:
+            if name not in ("train", "doctor"):
+                run(args)
+
+
+def a_line_or_a_text_without_end_is_refused(folder):
+    """Holes take no space on disk, but a reader without a bound would fill the memory with them."""
+    data, made = made_run(folder)
+    for name in ("metrics.jsonl", "config.ini", "restarts", "confusion.csv"):
+        received = fresh(folder, made)
+        os.truncate(received / name, 1 << 40)
+        for command, ways in commands(received, folder, data).items():
+            for args in ways if command not in ("train", "doctor", "eval", "export") else []:
+                status, output = finish(start(args), seconds=60)
+                assert status in (OK, BAD_INPUT), f"status {status}: {args}\n{output}"
+
+
+OTHER = 65534
+
+
+def as_other_user(code, *args):
+    """Starts Python code as another user."""
+    if os.geteuid() != 0:
+        raise Skipped("only root can run a process as another user")
+    become = f"import os; os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})\n"
+    process = subprocess.Popen([sys.executable, "-c", become + code, *map(str, args)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@contextlib.contextmanager
+def running(process):
+    try:
+        yield
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def open_to_others(folder):
+    folder.chmod(0o755)
+
+
+LOCK = """
+import fcntl, sys, time
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def who_may_only_read_the_lock_does_not_stop_training(folder):
+    open_to_others(folder)
+    data, made = made_run(folder)
+    (made / "lock").chmod(0o644)
+    with running(as_other_user(LOCK, made / "lock")):
+        run(train_args(data, made, "--epochs", 3))
+
+
+# Puts links in the place of whatever a writer creates in a directory: both of the names that it sees, and of names that follow from
+# those of the output and the process.
+ATTACK = """
+import os, pathlib, sys
+directory, victim, host, names = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+os.chdir(directory)
+print("ready", flush=True)
+
+def writers():
+    for pid in os.listdir("/proc"):
+        try:
+            if pid.isdigit() and int(pid) > os.getpid() and pathlib.Path("/proc", pid, "comm").read_text() == "lockstep\\n":
+                yield pid
+        except OSError:
+            pass
+
+def plant(name):
+    try:
+        os.symlink(victim, name)
+    except OSError:
+        pass
+
+while True:
+    guesses = [f".{name}.tmp-{pid}-{host}" for name in names for pid in writers()]
+    for turn in range(1000):
+        for name in guesses:
+            plant(name)
+        if turn % 10 == 0:
+            for name in os.listdir():
+                if name.startswith(".") and not os.path.islink(name):
+                    try:
+                        os.unlink(name)
+                    except OSError:
+                        pass
+                    plant(name)
+"""
+
+
+@more_in_soak
+def a_race_for_the_names_of_outputs_is_lost(folder):
+    open_to_others(folder)
+    data, made = made_run(folder)
+    shared = folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    victim = folder / "precious"
+    victim.write_text("kept")
+    outputs = {"page.html": ["report", made, "--output"], "weights": ["export", latest(made), "--format", "safetensors", "--overwrite", "--output"],
+               "predictions.h5": ["eval", "--checkpoint", latest(made), "--data", data, "--overwrite", "--predictions"],
+               "confusion.csv": ["eval", "--checkpoint", latest(made), "--data", data, "--overwrite", "--confusion"]}
+    with running(as_other_user(ATTACK, shared, victim, socket.gethostname(), *outputs)):
+        for _ in range(20 if SOAK else 3):
+            for name, args in outputs.items():
+                status, output = finish(start([*args, shared / name]))
+                assert victim.read_bytes() == b"kept", f"{args} wrote through a link"
+                assert status in (OK, CANNOT_WRITE), f"{args}: status {status}\n{output}"
+                if (shared / name).is_symlink():
+                    (shared / name).unlink()
+
+
+def temporary_files_of_other_programs_are_kept(folder):
+    data, made = made_run(folder)
+    kept = [made / ".config.tmp-Y", made / ".metrics.jsonl.tmp-4711-elsewhere", made / "checkpoints" / ".step-00000008.h5.tmp-1-host"]
+    ours = made / "checkpoints" / (".lockstep-tmp-" + "0" * 32)
+    for path in [*kept, ours]:
+        path.write_text("somebody's")
+    run(train_args(data, made, "--epochs", 3))
+    assert all(path.read_text() == "somebody's" for path in kept) and not ours.exists()
+
+
+if __name__ == "__main__":
+    main([every_command_is_tested_here, no_link_leads_out_of_a_run_directory, a_link_in_place_of_the_checkpoints_of_another_run_deletes_none,
+          files_written_in_place_have_no_second_name, a_link_to_a_whole_run_directory_is_followed, a_line_or_a_text_without_end_is_refused,
+          who_may_only_read_the_lock_does_not_stop_training, a_race_for_the_names_of_outputs_is_lost,
+          temporary_files_of_other_programs_are_kept])
