@@ -2,13 +2,12 @@
 
 #include "checkpoint_format.hpp"
 #include "lockstep/core/error.hpp"
-
-#include <nlohmann/json.hpp>
+#include "lockstep/core/json.hpp"
 
 namespace lockstep {
 
 std::string training_state_text(const TrainingState& state) {
-  nlohmann::ordered_json text;
+  Json text;
   checkpoint_format::visit_fields(state, [&](const char* name, const auto& field) {
     if constexpr (requires { field.has_value(); }) {
       if (field) text[name] = *field;
@@ -18,13 +17,13 @@ std::string training_state_text(const TrainingState& state) {
   });
   // CBOR, not JSON: paths may contain any bytes, and sums may be infinite.
   std::string bytes;
-  nlohmann::ordered_json::to_cbor(text, bytes);
+  Json::to_cbor(text, bytes);
   return bytes;
 }
 
 TrainingState parse_training_state(const std::string& text) {
   try {
-    const auto json = nlohmann::ordered_json::from_cbor(text);
+    const auto json = Json::from_cbor(text);
     TrainingState state;
     checkpoint_format::visit_fields(state, [&](const char* name, auto& field) {
       if constexpr (requires { field.has_value(); }) {

@@ -3,6 +3,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/print.hpp"
 
 #include <fmt/format.h>
 
@@ -101,10 +102,9 @@ const Page& find_page(const std::vector<std::string>& positional) {
 
 ExitStatus run_bench(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
-        "usage: lockstep bench PAGE [options]\n\nMeasures one thing and prints a table.\n\n");
-    for (const Page& page : pages) fmt::print("  {:<12}{}\n", page.name, page.summary);
-    fmt::print("{}", bench_options().help());
+    print_out("usage: lockstep bench PAGE [options]\n\nMeasures one thing and prints a table.\n\n");
+    for (const Page& page : pages) print_out("  {:<12}{}\n", page.name, page.summary);
+    print_out("{}", Lines{bench_options().help()});
     return ExitStatus::ok;
   }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
@@ -120,7 +120,7 @@ ExitStatus run_bench(Invocation& invocation) {
       result.json["machine"] = benchmark::machine_description(context);
       print_json(result.json);
     } else {
-      fmt::print("{}", benchmark::format_table(result));
+      print_out("{}", Lines{benchmark::format_table(result)});
     }
     return ExitStatus::ok;
   });

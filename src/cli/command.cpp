@@ -1,7 +1,8 @@
 #include "command.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -67,9 +68,8 @@ bool wants_all_help(const std::vector<std::string>& arguments) {
   return help != arguments.end() && help + 1 != arguments.end() && *(help + 1) == "all";
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  fmt::print("{}\n", json.dump(-1, ' ', /*ensure_ascii=*/true,
-                               nlohmann::ordered_json::error_handler_t::replace));
+void print_json(const Json& json) {
+  print_out("{}\n", json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
 }
 
 }  // namespace lockstep::cli

@@ -4,11 +4,12 @@
 
 #include "command.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 #include "read_runs.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -97,23 +98,23 @@ void print_text(const Rows& rows) {
       const bool last = i + 1 == row.size();
       line += last ? row[i] : fmt::format("{:<{}}  ", row[i], widths[i]);
     }
-    fmt::print("{}\n", line);
+    print_out("{}\n", line);
   }
 }
 
 void print_csv(const Rows& rows) {
   for (auto row : rows) {
     std::ranges::transform(row, row.begin(), csv_field);
-    fmt::print("{}\n", fmt::join(row, ","));
+    print_out("{}\n", fmt::join(row, ","));
   }
 }
 
 void print_runs(const std::vector<report::RunRecord>& runs) {
   const std::vector<std::string> options = report::differing_options(runs);
-  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  Json array = Json::array();
   for (const report::RunRecord& run : runs) {
     const report::Figures figures = report::figures_of(run);
-    nlohmann::ordered_json json{{"run", run.path}, {"options", nlohmann::ordered_json::object()}};
+    Json json{{"run", run.path}, {"options", Json::object()}};
     for (const std::string& name : options) json["options"][name] = report::option_of(run, name);
     for (const Column& column : columns) json[column.name] = figures.*column.value;
     json["status"] = figures.status;
@@ -126,10 +127,10 @@ void print_runs(const std::vector<report::RunRecord>& runs) {
 
 ExitStatus run_compare(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: lockstep compare RUN... [options]\n\n"
         "Prints a table of runs: the options that differ, and final figures.\n{}",
-        compare_options().help());
+        Lines{compare_options().help()});
     return ExitStatus::ok;
   }
   const auto parsed = compare_options().parse(invocation.arguments, /*allow_positional=*/true);

@@ -3,8 +3,9 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
-#include "lockstep/core/escape.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
@@ -14,7 +15,6 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -102,9 +102,9 @@ void print_findings(const std::vector<Finding>& findings,
     return finding.verdict == Verdict::fail;
   });
   if (arguments.json) {
-    nlohmann::ordered_json checks = nlohmann::ordered_json::array();
+    Json checks = Json::array();
     for (const Finding& finding : findings) {
-      nlohmann::ordered_json values = nlohmann::ordered_json::object();
+      Json values = Json::object();
       for (const auto& [name, value] : finding.values) values[name] = value;
       checks.push_back({{"check", finding.check},
                         {"verdict", verdict_text(finding.verdict)},
@@ -116,15 +116,14 @@ void print_findings(const std::vector<Finding>& findings,
     return;
   }
   for (const Finding& finding : findings) {
-    fmt::print("{:<5} {:<11} {}\n", verdict_text(finding.verdict), finding.check,
-               escape_line(finding.text));
+    print_out("{:<5} {:<11} {}\n", verdict_text(finding.verdict), finding.check, finding.text);
   }
-  if (!not_checked.empty()) fmt::print("not checked: {}\n", fmt::join(not_checked, ", "));
+  if (!not_checked.empty()) print_out("not checked: {}\n", fmt::join(not_checked, ", "));
   if (failures == 0) {
-    fmt::print("fit to train\n");
+    print_out("fit to train\n");
   } else {
-    fmt::print("not fit to train: {} thing{} would stop a run\n", failures,
-               failures == 1 ? "" : "s");
+    print_out("not fit to train: {} thing{} would stop a run\n", failures,
+              failures == 1 ? "" : "s");
   }
 }
 
@@ -168,13 +167,13 @@ doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
 
 ExitStatus run_doctor(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: srun lockstep doctor [options]\n\n"
         "Checks that this allocation is fit to train, and says what to fix. Start it like the run\n"
         "itself. Prints one line per check: ok; warn if a run would be slower than it could be;\n"
         "fail if it would stop. The exit status is 1 after a fail, else 0.\n"
         "{}",
-        doctor_options().help());
+        Lines{doctor_options().help()});
     return ExitStatus::ok;
   }
   const DoctorArguments arguments = doctor_options().parse(invocation.arguments).value;

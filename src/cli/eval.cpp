@@ -3,11 +3,12 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "model_options.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -140,10 +141,10 @@ double fraction(const ClassResult& of) {
   return static_cast<double>(of.top1) / static_cast<double>(of.samples);
 }
 
-nlohmann::ordered_json to_json(const std::vector<ClassResult>& classes) {
-  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+Json to_json(const std::vector<ClassResult>& classes) {
+  Json array = Json::array();
   for (const ClassResult& of : classes) {
-    nlohmann::ordered_json object{{"label", array.size()}};
+    Json object{{"label", array.size()}};
     if (!of.name.empty()) object["name"] = of.name;
     object["samples"] = of.samples;
     object["top1"] = nullptr;
@@ -160,11 +161,11 @@ void print_classes(const std::vector<ClassResult>& classes) {
     names.push_back(escape_line(of.name));
     if (!of.name.empty()) width = std::max(width, names.back().size() + 2);
   }
-  fmt::print("\n{:>5}  {:<{}}{:>7}  {:>8}\n", "class", "", width, "samples", "top-1");
+  print_out("\n{:>5}  {:<{}}{:>7}  {:>8}\n", "class", "", width, "samples", "top-1");
   for (std::size_t label = 0; label < classes.size(); ++label) {
     const ClassResult& of = classes[label];
-    fmt::print("{:>5}  {:<{}}{:>7}  {:>8}\n", label, names[label], width, of.samples,
-               of.samples == 0 ? std::string("-") : fmt::format("{:.2f} %", 100 * fraction(of)));
+    print_out("{:>5}  {:<{}}{:>7}  {:>8}\n", label, names[label], width, of.samples,
+              of.samples == 0 ? std::string("-") : fmt::format("{:.2f} %", 100 * fraction(of)));
   }
 }
 
@@ -172,20 +173,20 @@ void print_classes(const std::vector<ClassResult>& classes) {
 void print_result(const EvaluationResult& result, const EvalArguments& arguments,
                   const std::string& input) {
   if (arguments.json) {
-    nlohmann::ordered_json json{{"images", input},
-                                {"samples", result.samples},
-                                {"loss", result.loss},
-                                {"top1", result.top1},
-                                {"top5", result.top5},
-                                {"seconds", result.seconds},
-                                {"weights", result.ema ? "ema" : "current"}};
+    Json json{{"images", input},
+              {"samples", result.samples},
+              {"loss", result.loss},
+              {"top1", result.top1},
+              {"top5", result.top5},
+              {"seconds", result.seconds},
+              {"weights", result.ema ? "ema" : "current"}};
     if (arguments.per_class) json["classes"] = to_json(result.classes);
     print_json(json);
     return;
   }
-  if (!result.weights_text.empty()) fmt::print("weights: {}\n", result.weights_text);
-  fmt::print("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
-             result.loss, 100 * result.top1, 100 * result.top5);
+  if (!result.weights_text.empty()) print_out("weights: {}\n", result.weights_text);
+  print_out("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
+            result.loss, 100 * result.top1, 100 * result.top5);
   if (arguments.per_class) print_classes(result.classes);
 }
 
@@ -193,10 +194,10 @@ void print_result(const EvaluationResult& result, const EvalArguments& arguments
 
 ExitStatus run_eval(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: lockstep eval --checkpoint FILE --data DIR [options]\n\n"
         "Computes loss, top-1 and top-5 over exactly the samples of a split.\n{}",
-        eval_options().help());
+        Lines{eval_options().help()});
     return ExitStatus::ok;
   }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
@@ -238,7 +239,7 @@ ExitStatus run_eval(Invocation& invocation) {
                                                   [&](const std::string& text) {
                                                     input = text;
                                                     if (job.is_first() && !arguments.json) {
-                                                      fmt::print("input: {}\n", input);
+                                                      print_out("input: {}\n", input);
                                                     }
                                                   }});
     if (job.is_first()) print_result(result, arguments, input);

@@ -3,9 +3,10 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
-#include "lockstep/core/escape.hpp"
 #include "lockstep/core/file_link.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/export/fold_batch_norms.hpp"
 #include "lockstep/export/formats.hpp"
@@ -16,7 +17,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -168,12 +168,12 @@ std::string module_of(const Exported& exported) {
                      exported.stored.model.graph.classes());
 }
 
-nlohmann::ordered_json to_json(const Exported& exported, const ExportArguments& arguments) {
-  using Json = nlohmann::ordered_json;
+Json to_json(const Exported& exported, const ExportArguments& arguments) {
   const TrainedModel& model = exported.stored.model;
   const ImageShape image = model.graph.image();
   const auto values = [](const std::vector<float>& of) {
-    return of.empty() ? Json(nullptr) : Json::parse(value_list(of));
+    return of.empty() ? Json(nullptr)
+                      : require_json(value_list(of), "a list of values", "this is a bug");
   };
   Json json{
       {"path", arguments.output},
@@ -200,18 +200,18 @@ void print_input(const TrainedModel& model, const ExportArguments& arguments) {
   const std::string size =
       fmt::format("input: {}x{}x{}", image.channels, image.height, image.width);
   if (arguments.include_normalization) {
-    fmt::print("{}, pixels from 0 to 255\n", size);
+    print_out("{}, pixels from 0 to 255\n", size);
   } else if (model.mean.empty() || model.std.empty()) {
-    fmt::print("{}, normalised with a mean and std that the checkpoint does not name\n", size);
+    print_out("{}, normalised with a mean and std that the checkpoint does not name\n", size);
   } else {
-    fmt::print("{}, ToTensor(), Normalize(mean={}, std={})\n", size, value_list(model.mean),
-               value_list(model.std));
+    print_out("{}, ToTensor(), Normalize(mean={}, std={})\n", size, value_list(model.mean),
+              value_list(model.std));
   }
   if (!model.resize) return;
-  fmt::print("JPEG images, as in evaluations: Resize({}), {}, CenterCrop({})\n", *model.resize,
-             model.interpolation,
-             image.height == image.width ? std::to_string(image.height)
-                                         : fmt::format("({}, {})", image.height, image.width));
+  print_out("JPEG images, as in evaluations: Resize({}), {}, CenterCrop({})\n", *model.resize,
+            model.interpolation,
+            image.height == image.width ? std::to_string(image.height)
+                                        : fmt::format("({}, {})", image.height, image.width));
 }
 
 void print_result(const Exported& exported, const ExportArguments& arguments) {
@@ -227,14 +227,14 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
     return;
   }
   const TrainedModel& model = exported.stored.model;
-  fmt::print("{}: {} of {} classes, {} parameters, {} ({})\n", escape_line(arguments.output),
-             escape_line(model.graph.name()), model.graph.classes(), exported.parameters,
-             size_text(static_cast<double>(exported.bytes)),
-             export_options().get(arguments, "format"));
+  print_out("{}: {} of {} classes, {} parameters, {} ({})\n", arguments.output, model.graph.name(),
+            model.graph.classes(), exported.parameters,
+            size_text(static_cast<double>(exported.bytes)),
+            export_options().get(arguments, "format"));
   if (!exported.stored.weights_text.empty())
-    fmt::print("weights: {}\n", exported.stored.weights_text);
+    print_out("weights: {}\n", exported.stored.weights_text);
   if (arguments.format != ExportFormat::onnx && exported.misfit.empty()) {
-    fmt::print("loads into: {}\n", module_of(exported));
+    print_out("loads into: {}\n", module_of(exported));
   }
   print_input(model, arguments);
 }
@@ -243,11 +243,11 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
 
 ExitStatus run_export(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: lockstep export CHECKPOINT --format FORMAT --output FILE [options]\n\n"
         "Writes a trained model for other programs. CHECKPOINT is a checkpoint, or an HDF5 file\n"
         "with only /model.\n{}",
-        export_options().help());
+        Lines{export_options().help()});
     return ExitStatus::ok;
   }
   const ExportArguments arguments = parse(invocation.arguments);

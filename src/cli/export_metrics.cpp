@@ -1,6 +1,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/report/metrics_csv.hpp"
 
 #include <fmt/format.h>
@@ -32,10 +33,10 @@ OptionTable<ExportMetricsArguments> export_metrics_options() {
 
 ExitStatus run_export_metrics(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: lockstep export-metrics RUN [options]\n\n"
         "Prints the metrics of a run as a table: a row for each event of metrics.jsonl.\n{}",
-        export_metrics_options().help());
+        Lines{export_metrics_options().help()});
     return ExitStatus::ok;
   }
   const auto parsed =

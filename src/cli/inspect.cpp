@@ -6,6 +6,7 @@
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/atomic_file.hpp"
@@ -112,14 +113,14 @@ OptionTable<InspectArguments> inspect_options() {
 }
 
 void print_help() {
-  fmt::print(
+  print_out(
       "usage: lockstep inspect PATH... [--verify] [--json]\n"
       "       lockstep inspect --manifest PATH... [--output FILE]\n"
       "       lockstep inspect --model NAME [options] [--json]\n\n"
       "Shows what a shard, a data set (a directory of shards), a checkpoint, a run directory or a\n"
       "model holds. All paths are read; the exit status is that of the first fault.\n\n"
       "models: {}\n{}",
-      fmt::join(model_names(), " "), inspect_options().help());
+      fmt::join(model_names(), " "), Lines{inspect_options().help()});
 }
 
 /// What --manifest needs and excludes.
@@ -213,7 +214,7 @@ Report inspect_file(const std::string& named, Verify verify) {
 
 /// Prints one report to standard output and its faults to standard error.
 void print(const Report& report, const std::string& separator) {
-  fmt::print("{}{}", separator, escape_controls(report.text));
+  print_out("{}{}", Lines{separator}, Lines{report.text});
   for (const std::string& fault : report.faults) print_error(fault);
 }
 
@@ -357,7 +358,7 @@ ExitStatus run_inspect(Invocation& invocation) {
   if (arguments.json) {
     print_json(report.json);
   } else {
-    fmt::print("{}", report.text);
+    print_out("{}", Lines{report.text});
   }
   return ExitStatus::ok;
 }

@@ -3,9 +3,9 @@
 #include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/models/models.hpp"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ namespace lockstep::cli {
 
 /// Contents of one path or model: the same facts as JSON and as text.
 struct Report {
-  nlohmann::ordered_json json;
+  Json json;
   std::string text;  ///< ends with a newline
   /// What is wrong or damaged, one line each; `status` is that of the first fault.
   std::vector<std::string> faults = {};

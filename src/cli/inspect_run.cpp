@@ -3,7 +3,8 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/file_link.hpp"
-#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/line_follower.hpp"
 #include "lockstep/core/text_file.hpp"
 
 #include <fmt/format.h>
@@ -11,11 +12,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 namespace lockstep::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 
 bool is_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var");
@@ -65,20 +68,26 @@ std::string state_text(const TrainingState& state) {
 std::vector<Json> last_events(const FilePath& path) {
   constexpr std::array kinds{"start", "step", "epoch", "eval", "checkpoint", "resume", "stop"};
   std::vector<Json> last(kinds.size());
-  InputStream file = open_input_stream(path);
   std::int64_t number = 0;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (event.is_discarded() || !event.is_object()) {
-      if (file.peek() == std::istream::traits_type::eof()) break;
+  bool is_damaged = false;  // the line before
+  const auto read = [&](std::string_view text) {
+    if (is_damaged) {
       fail(ExitStatus::bad_input, "{}: line {} is no JSON object (damaged); restore the file",
            path.text(), number);
     }
-    const auto kind = std::find(kinds.begin(), kinds.end(), event.value("event", ""));
-    if (kind != kinds.end())
-      last[static_cast<std::size_t>(kind - kinds.begin())] = std::move(event);
-  }
+    ++number;
+    std::optional<Json> event = parse_json(text);
+    is_damaged = !event || !event->is_object();
+    if (is_damaged || !event->contains("event")) return;
+    const auto kind = std::ranges::find_if(
+        kinds, [&](const char* name) { return event->find("event").value() == name; });
+    if (kind != kinds.end()) {
+      last[static_cast<std::size_t>(kind - kinds.begin())] = std::move(*event);
+    }
+  };
+  LineFollower lines(path);
+  static_cast<void>(lines.read(read));
+  if (!lines.rest().empty()) read(lines.rest());
   std::erase_if(last, [](const Json& event) { return event.is_null(); });
   return last;
 }

@@ -3,8 +3,8 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/address_space.hpp"
 #include "lockstep/core/current_error.hpp"
-#include "lockstep/core/escape.hpp"
 #include "lockstep/core/exit_advice.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
@@ -133,13 +133,11 @@ const ThreadBinding& Job::bind(int requested) {
 }
 
 void print_error(const std::string& message) {
-  std::fflush(stdout);
-  fmt::print(stderr, "lockstep: error: {}\n", escape_line(message));
+  print_err("lockstep: error: {}\n", message);
 }
 
 void print_warning(const std::string& message) {
-  std::fflush(stdout);
-  fmt::print(stderr, "lockstep: warning: {}\n", escape_line(message));
+  print_err("lockstep: warning: {}\n", message);
 }
 
 ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body,

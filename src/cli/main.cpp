@@ -3,6 +3,7 @@
 #include "lockstep/config/option_value.hpp"
 #include "lockstep/core/address_space.hpp"
 #include "lockstep/core/current_error.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/runtime/open_files.hpp"
@@ -30,12 +31,12 @@ std::string list_of_commands() {
 }
 
 void print_help() {
-  fmt::print(
+  print_out(
       "lockstep {}: synchronous data-parallel training of residual networks over MPI\n\n"
       "usage: lockstep COMMAND [options]\n\n"
       "{}",
-      version(), list_of_commands());
-  fmt::print(
+      version(), Lines{list_of_commands()});
+  print_out(
       "\n"
       "  lockstep COMMAND --help   show a command's options; train --help all: all of them\n"
       "  lockstep --version        show the version\n\n"
@@ -51,7 +52,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
   if (words.empty()) {
     const auto show_commands = [](bool is_first) -> ExitStatus {
       if (is_first) {
-        fmt::print(stderr, "\n{}\ntry: {}\n\n", list_of_commands(), line_to_try);
+        print_err("\n{}\ntry: {}\n\n", Lines{list_of_commands()}, line_to_try);
       }
       fail(ExitStatus::usage,
            "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); give "
@@ -66,7 +67,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
     return ExitStatus::ok;
   }
   if (name == "--version") {
-    fmt::print("lockstep {}\n", version());
+    print_out("lockstep {}\n", version());
     return ExitStatus::ok;
   }
   std::vector<std::string> names;

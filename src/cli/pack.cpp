@@ -4,6 +4,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/core/directory.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/run/directory_lock.hpp"
 #include "pack_progress.hpp"
 #include "pack_result.hpp"
@@ -131,7 +132,7 @@ OptionTable<PackArguments> pack_options() {
 }
 
 void print_help() {
-  fmt::print(
+  print_out(
       "usage: lockstep pack --from KIND --input DIR --output DIR [options]\n\n"
       "Makes HDF5 shards of images and labels, in a seeded random order; the same input gives the\n"
       "same bytes. The source's test part becomes split val. Under mpirun or srun the processes\n"
@@ -149,7 +150,7 @@ void print_help() {
       "{}\n"
       "example: lockstep pack --from mnist --input /usr/share/datasets/fashion-mnist --output "
       "fashion\n",
-      pack_options().help());
+      Lines{pack_options().help()});
 }
 
 PackArguments parse(const std::vector<std::string>& arguments) {

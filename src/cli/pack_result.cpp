@@ -2,11 +2,11 @@
 
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/core/escape.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <map>
 #include <vector>
@@ -14,8 +14,8 @@
 namespace lockstep::cli {
 namespace {
 
-nlohmann::ordered_json to_json(const std::map<std::string, EntryFates::LeftOut>& left_out) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+Json to_json(const std::map<std::string, EntryFates::LeftOut>& left_out) {
+  Json object = Json::object();
   for (const auto& [reason, of] : left_out) {
     object[reason] = {{"entries", of.entries}, {"first", of.first}};
   }
@@ -24,29 +24,28 @@ nlohmann::ordered_json to_json(const std::map<std::string, EntryFates::LeftOut>&
 
 /// Each entry of the input is counted in one of these lines.
 void print_entries(const PackResult& result) {
-  fmt::print("  input  {:>9} entries\n", entries_of(result));
-  fmt::print("  train  {:>9} samples in {} shard{}\n", result.train_samples, result.train_shards,
-             result.train_shards == 1 ? "" : "s");
+  print_out("  input  {:>9} entries\n", entries_of(result));
+  print_out("  train  {:>9} samples in {} shard{}\n", result.train_samples, result.train_shards,
+            result.train_shards == 1 ? "" : "s");
   if (result.val_samples > 0) {
-    fmt::print("  val    {:>9} samples in {} shard{}\n", result.val_samples, result.val_shards,
-               result.val_shards == 1 ? "" : "s");
+    print_out("  val    {:>9} samples in {} shard{}\n", result.val_samples, result.val_shards,
+              result.val_shards == 1 ? "" : "s");
   } else {
-    fmt::print("  val         none{}\n",
-               result.left_out.empty() ? " (the source has no test part)" : "");
+    print_out("  val         none{}\n",
+              result.left_out.empty() ? " (the source has no test part)" : "");
   }
-  if (result.skipped > 0) fmt::print("  other  {:>9} unreadable\n", result.skipped);
+  if (result.skipped > 0) print_out("  other  {:>9} unreadable\n", result.skipped);
   for (const auto& [reason, of] : result.left_out) {
-    fmt::print("  other  {:>9} {}, such as {}\n", of.entries, reason,
-               escape_line(of.first.front()));
+    print_out("  other  {:>9} {}, such as {}\n", of.entries, reason, of.first.front());
   }
-  for (const std::string& note : result.notes) fmt::print("  note: {}\n", escape_line(note));
+  for (const std::string& note : result.notes) print_out("  note: {}\n", note);
 }
 
 }  // namespace
 
 void print_packed(const PackResult& result, const PackedTo& to) {
   if (to.json) {
-    const nlohmann::ordered_json object{
+    const Json object{
         {"samples", result.train_samples + result.val_samples},
         {"train_samples", result.train_samples},
         {"val_samples", result.val_samples},
@@ -68,24 +67,24 @@ void print_packed(const PackResult& result, const PackedTo& to) {
     print_json(object);
     return;
   }
-  fmt::print("{}: {} classes, {:.1f} MiB, packed in {:.1f} s\n", escape_line(to.output),
-             result.classes, static_cast<double>(result.bytes) / 0x1p20, to.seconds);
+  print_out("{}: {} classes, {:.1f} MiB, packed in {:.1f} s\n", to.output, result.classes,
+            static_cast<double>(result.bytes) / 0x1p20, to.seconds);
   print_entries(result);
-  fmt::print("  mean   {:.4f}\n  std    {:.4f}\n", fmt::join(result.mean, " "),
-             fmt::join(result.std, " "));
+  print_out("  mean   {:.4f}\n  std    {:.4f}\n", fmt::join(result.mean, " "),
+            fmt::join(result.std, " "));
   if (result.earlier_shards > 0) {
-    fmt::print("  {} shard{} packed by an earlier run\n", result.earlier_shards,
-               result.earlier_shards == 1 ? " was" : "s were");
+    print_out("  {} shard{} packed by an earlier run\n", result.earlier_shards,
+              result.earlier_shards == 1 ? " was" : "s were");
   }
   if (result.resized > 0) {
-    fmt::print("  {} image{} resized to a short side of {}\n", result.resized,
-               result.resized == 1 ? " was" : "s were", to.short_side);
+    print_out("  {} image{} resized to a short side of {}\n", result.resized,
+              result.resized == 1 ? " was" : "s were", to.short_side);
   }
   if (result.re_encoded > 0) {
-    fmt::print("  {} PNG or CMYK file{} encoded as RGB JPEG\n", result.re_encoded,
-               result.re_encoded == 1 ? " was" : "s were");
+    print_out("  {} PNG or CMYK file{} encoded as RGB JPEG\n", result.re_encoded,
+              result.re_encoded == 1 ? " was" : "s were");
   }
-  fmt::print("next: lockstep train --data {}\n", escape_line(to.output));
+  print_out("next: lockstep train --data {}\n", to.output);
 }
 
 void warn_of_left_out(const PackResult& result, const std::string& output) {

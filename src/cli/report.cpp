@@ -2,15 +2,15 @@
 
 #include "command.hpp"
 #include "lockstep/config/option_table.hpp"
-#include "lockstep/core/escape.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/output_file.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/report/scaling_study.hpp"
 #include "read_runs.hpp"
 #include "report_scaling.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -58,7 +58,7 @@ void check_output(const std::string& path) {
 
 ExitStatus run_report(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: lockstep report RUN... [options]\n"
         "       lockstep report SCALING-RESULTS [options]\n\n"
         "Writes a page for a browser with the curves, times, memory, events and options of a run,\n"
@@ -66,7 +66,7 @@ ExitStatus run_report(Invocation& invocation) {
         "results of a scaling study, it also prints the table, and returns 1 if points are "
         "missing.\n"
         "{}",
-        report_options().help());
+        Lines{report_options().help()});
     return ExitStatus::ok;
   }
   std::vector<std::string> words = invocation.arguments;
@@ -108,8 +108,8 @@ ExitStatus run_report(Invocation& invocation) {
   if (arguments.json) {
     print_json({{"path", arguments.output}, {"runs", runs.size()}, {"bytes", page.size()}});
   } else {
-    fmt::print("{}: {} run{}, {:.2f} MB\n", escape_line(arguments.output), runs.size(),
-               runs.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6);
+    print_out("{}: {} run{}, {:.2f} MB\n", arguments.output, runs.size(),
+              runs.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6);
   }
   return ExitStatus::ok;
 }

@@ -4,14 +4,14 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/options.hpp"
-#include "lockstep/core/escape.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/report/page.hpp"
 #include "lockstep/report/scaling_study.hpp"
 #include "model_options.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -33,7 +33,7 @@ constexpr std::pair<const char*, const char*> needed_options[] = {
     {"bucket-mb", "bucket_mb"}, {"shard", "shard"},     {"shard-group", "shard_group"}};
 
 /// What the study measured. Nothing if the result does not name an option.
-std::optional<Config> config_of(const nlohmann::ordered_json& benchmark) {
+std::optional<Config> config_of(const Json& benchmark) {
   Config config = described_config(1);
   for (const auto& [option, field] : needed_options) {
     const auto found = benchmark.find(field);
@@ -108,15 +108,14 @@ ExitStatus report_scaling(const ScalingReport& report) {
     write_text_atomically(report.output, page);
   }
   if (report.json) {
-    print_json({{"path", page.empty() ? nlohmann::ordered_json(nullptr)
-                                      : nlohmann::ordered_json(report.output)},
+    print_json({{"path", page.empty() ? Json(nullptr) : Json(report.output)},
                 {"bytes", page.size()},
                 {"study", report::json_of(study)}});
   } else {
-    fmt::print("{}\n{}\n", escape_controls(report::table_of(study)),
-               page.empty() ? "no page: this build cannot write one (dygraphs was not there)"
-                            : fmt::format("{}: {:.2f} MB", escape_line(report.output),
-                                          static_cast<double>(page.size()) / 1e6));
+    print_out("{}\n{}\n", Lines{report::table_of(study)},
+              page.empty() ? "no page: this build cannot write one (dygraphs was not there)"
+                           : fmt::format("{}: {:.2f} MB", report.output,
+                                         static_cast<double>(page.size()) / 1e6));
   }
   return study.is_complete() ? ExitStatus::ok : ExitStatus::unfit;
 }

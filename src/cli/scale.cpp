@@ -5,6 +5,8 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/hybrid_prediction.hpp"
 #include "lockstep/parallel/step_prediction.hpp"
@@ -12,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -83,12 +84,12 @@ OptionTable<ScaleArguments> scale_options() {
 }
 
 void print_help() {
-  fmt::print(
+  print_out(
       "usage: lockstep scale --model NAME --nodes N --link RATE --images-per-second R [options]\n\n"
       "Predicts the time of a step on a cluster, from the buckets and units that a run would use\n"
       "and the time that its messages take. Nothing is measured: see docs/scaling.md.\n\n"
       "models: {}\n{}",
-      fmt::join(model_names(), " "), scale_options().help());
+      fmt::join(model_names(), " "), Lines{scale_options().help()});
 }
 
 /// Completes the shard group and checks what a prediction needs.
@@ -225,8 +226,8 @@ std::string advice(const ScaleArguments& arguments, const Graph& graph, const Cl
   return text;
 }
 
-nlohmann::ordered_json json_of(const StepPlan& plan) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+Json json_of(const StepPlan& plan) {
+  Json json = Json::array();
   for (const StepAction& action : plan.actions) {
     switch (action.kind) {
       case StepAction::Kind::compute:
@@ -246,16 +247,15 @@ nlohmann::ordered_json json_of(const StepPlan& plan) {
   return json;
 }
 
-nlohmann::ordered_json json_of(const ScaleArguments& arguments, const Cluster& cluster,
-                               const std::vector<Row>& rows) {
-  nlohmann::ordered_json json{{"predicted", true},
-                              {"nodes", cluster.nodes},
-                              {"ranks_per_node", cluster.ranks_per_node},
-                              {"rows", nlohmann::ordered_json::array()}};
+Json json_of(const ScaleArguments& arguments, const Cluster& cluster,
+             const std::vector<Row>& rows) {
+  Json json{{"predicted", true},
+            {"nodes", cluster.nodes},
+            {"ranks_per_node", cluster.ranks_per_node},
+            {"rows", Json::array()}};
   for (const Row& row : rows) {
     json["rows"].push_back({{"shard", row.mode},
-                            {"bucket_mb", row.bucket_mb > 0 ? nlohmann::ordered_json(row.bucket_mb)
-                                                            : nlohmann::ordered_json()},
+                            {"bucket_mb", row.bucket_mb > 0 ? Json(row.bucket_mb) : Json()},
                             {"step_seconds", row.time.total},
                             {"compute_seconds", row.time.compute},
                             {"exposed_communication_seconds", row.time.exposed()},
@@ -284,8 +284,8 @@ ExitStatus run_scale(Invocation& invocation) {
   if (arguments.json) {
     print_json(json_of(arguments, cluster, rows));
   } else {
-    fmt::print("{}{}{}", text_of(arguments, cluster, rows), advice(arguments, graph, cluster, rows),
-               hybrid_advice(cluster, rows));
+    print_out("{}{}{}", Lines{text_of(arguments, cluster, rows)},
+              Lines{advice(arguments, graph, cluster, rows)}, Lines{hybrid_advice(cluster, rows)});
   }
   return ExitStatus::ok;
 }

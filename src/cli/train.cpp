@@ -2,6 +2,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_conditions.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/core/text_file.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -34,15 +35,16 @@ std::string read_on_first_rank(Communicator& comm, const std::string& path) {
 
 ExitStatus run_train(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print("{}", train_help(wants_all_help(invocation.arguments) ? HelpDetail::all
-                                                                     : HelpDetail::first));
+    const HelpDetail detail =
+        wants_all_help(invocation.arguments) ? HelpDetail::all : HelpDetail::first;
+    print_out("{}", Lines{train_help(detail)});
     return ExitStatus::ok;
   }
   if (wants_printed_config(invocation.arguments)) {
     const ParsedCommand command = parse_train_options(invocation.arguments);
     if (command.print_config) {
       require_effects(command.config, command.only_on_line);
-      fmt::print("{}", print_config(command.config));
+      print_exact(print_config(command.config));
       return ExitStatus::ok;
     }
   }

@@ -1,6 +1,8 @@
 #include "command.hpp"
 #include "environment_variable.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/report/live_run.hpp"
 #include "lockstep/report/status_frame.hpp"
@@ -10,7 +12,6 @@
 #include <fmt/format.h>
 #include <langinfo.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <clocale>
@@ -83,7 +84,7 @@ std::string waiting_message(const std::string& path) {
 
 void print_once(const std::string& path, const WatchArguments& arguments, Charset charset) {
   if (arguments.wait && !is_run(path)) {
-    fmt::print(stderr, "lockstep: {}\n", report::printable(waiting_message(path), charset));
+    print_err("lockstep: {}\n", report::printable(waiting_message(path), charset));
     while (!is_run(path)) std::this_thread::sleep_for(interval_of(arguments));
   }
   const report::RunStatus status = report::LiveRun(path).update(unix_time());
@@ -93,7 +94,7 @@ void print_once(const std::string& path, const WatchArguments& arguments, Charse
   }
   const std::size_t columns = terminal_size(STDOUT_FILENO).columns;
   for (const report::StyledLine& line : report::frame_of(status, {.columns = columns}, charset)) {
-    fmt::print("{}\n", report::render(line, Colors::no));
+    print_out("{}\n", report::render(line, Colors::no));
   }
 }
 
@@ -135,12 +136,12 @@ void show_screen(const std::string& path, const WatchArguments& arguments, Chars
 
 ExitStatus run_watch(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print(
+    print_out(
         "usage: lockstep watch RUN [options]\n\n"
         "Shows a run while it runs: progress, losses, speed, times, memory, checkpoints and\n"
         "slow ranks. Reads the run directory only, also on another host. q quits. Without a\n"
         "terminal, prints the current state.\n{}",
-        watch_options().help());
+        Lines{watch_options().help()});
     return ExitStatus::ok;
   }
   const auto parsed = watch_options().parse(invocation.arguments, /*allow_positional=*/true);

@@ -67,6 +67,15 @@ std::string escape(std::string_view text, std::string_view kept) {
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Character first = first_character(text);
+    if (!first.valid) return false;
+    text.remove_prefix(first.bytes);
+  }
+  return true;
+}
+
 std::string escape_controls(std::string_view text) {
   return escape(text, "\n\t");
 }

@@ -4,7 +4,6 @@
 #include "lockstep/core/escape.hpp"
 
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -128,12 +127,7 @@ std::string quoted_class(const std::string& name) {
 std::vector<std::string> as_utf8(const std::vector<std::string>& names) {
   std::vector<std::string> valid;
   for (const std::string& name : names) {
-    try {
-      static_cast<void>(nlohmann::json(name).dump());
-      valid.push_back(name);
-    } catch (const nlohmann::json::type_error&) {
-      valid.push_back(escape_line(name));
-    }
+    valid.push_back(is_utf8(name) ? name : escape_line(name));
   }
   return valid;
 }

@@ -16,9 +16,14 @@
 namespace lockstep {
 namespace {
 
+/// Scans of one file: each costs a pass over all coefficients, however few bytes it has. cjpeg and
+/// jpegtran, which write them by a user's script, have the same limit; usual files have up to 12.
+constexpr int most_scans = 100;
+
 /// libjpeg reports a fault by a callback that must not return; it jumps back to guarded().
 struct Faults {
   jpeg_error_mgr manager{};
+  jpeg_progress_mgr progress{};
   std::jmp_buf back{};
   char text[JMSG_LENGTH_MAX]{};
 };
@@ -35,6 +40,14 @@ void on_message(j_common_ptr info, int level) {
 }
 
 void on_output(j_common_ptr) {}
+
+/// libjpeg calls this between rows while it reads scans ahead of the pixels.
+void on_progress(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= most_scans) return;
+  auto* faults = reinterpret_cast<Faults*>(info->err);
+  std::snprintf(faults->text, sizeof(faults->text), "more than %d scans", most_scans);
+  std::longjmp(faults->back, 1);
+}
 
 /// Calls `work`, which calls libjpeg and keeps no object with a destructor. False after a fault.
 template <typename Work>
@@ -85,6 +98,17 @@ struct JpegDecoder::State {
     fail(ExitStatus::bad_input, "not a whole JPEG file ({}); replace it",
          static_cast<const char*>(faults.text));
   }
+  /// Whether the file can hold the blocks that its header names: with Huffman's codes, each takes a
+  /// bit at least. Memory is taken by the header, before the blocks are read.
+  [[nodiscard]] bool can_hold_blocks() const noexcept {
+    if (info.arith_code != FALSE) return true;
+    std::uint64_t blocks = 0;
+    for (int i = 0; i < info.num_components; ++i) {
+      const jpeg_component_info& component = info.comp_info[i];
+      blocks += std::uint64_t{component.width_in_blocks} * component.height_in_blocks;
+    }
+    return blocks / 8 <= file.size();
+  }
   [[nodiscard]] bool is_cmyk() const noexcept {
     return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   }
@@ -96,10 +120,12 @@ JpegDecoder::JpegDecoder() : state_(new State) {
   self.faults.manager.error_exit = jump_back;
   self.faults.manager.emit_message = on_message;
   self.faults.manager.output_message = on_output;
+  self.faults.progress.progress_monitor = on_progress;
   if (!guarded(self.faults, [&] { jpeg_create_decompress(&self.info); })) {
     fail(ExitStatus::internal, "libjpeg cannot be used ({}); check its version",
          static_cast<const char*>(self.faults.text));
   }
+  self.info.progress = &self.faults.progress;
 }
 
 JpegDecoder::~JpegDecoder() {
@@ -127,6 +153,11 @@ ImageShape JpegDecoder::open(std::span<const std::byte> file, std::int64_t chann
     fail(ExitStatus::bad_input,
          "a JPEG image of {}x{} pixels (at most {} can be decoded); shrink it", shape.height,
          shape.width, max_image_pixels);
+  }
+  if (!self.can_hold_blocks()) {
+    fail(ExitStatus::bad_input,
+         "not a whole JPEG file ({} bytes cannot hold {}x{} pixels); replace it", file.size(),
+         shape.height, shape.width);
   }
   return shape;
 }

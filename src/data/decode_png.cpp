@@ -12,6 +12,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t rgb = 3;
+/// Of deflate. Memory is taken by the header, before the pixels are read.
+constexpr std::uint64_t most_expansion = 1032;
 
 /// What libpng's callbacks see. A fault must not return; it jumps back to guarded().
 struct Source {
@@ -121,15 +123,22 @@ void decode_png(std::span<const std::byte> file, Image& image) {
   Reader reader(file);
   std::int64_t height = 0;
   std::int64_t width = 0;
+  std::int64_t row_bytes = 0;  ///< as stored
   reader.read([&](png_structp png, png_infop info) {
     read_header(png, info);
     height = png_get_image_height(png, info);
     width = png_get_image_width(png, info);
+    row_bytes = static_cast<std::int64_t>(png_get_rowbytes(png, info));
   });
   if (height * width > max_image_pixels) {
     fail(ExitStatus::bad_input,
          "a PNG image of {}x{} pixels (at most {} can be decoded); shrink it", height, width,
          max_image_pixels);
+  }
+  if (static_cast<std::uint64_t>(height * row_bytes) / most_expansion > file.size()) {
+    fail(ExitStatus::bad_input,
+         "not a whole PNG file ({} bytes cannot hold {}x{} pixels); replace it", file.size(),
+         height, width);
   }
   image.shape = {.channels = rgb, .height = height, .width = width};
   image.pixels.resize(static_cast<std::size_t>(height * width * rgb));

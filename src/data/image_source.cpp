@@ -22,6 +22,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t rgb = 3;
+/// The largest image that is decoded has half of this as PNG of 16 bits and four channels.
+constexpr std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
 
 std::string settings_of(const ImageOptions& options) {
   if (!options.keep_encoded) {
@@ -112,6 +114,11 @@ class ImageSource final : public PackSource {
 
   void read_file(SourcePart part, std::int64_t index) {
     const ListedImage& image = of(part)[index];
+    if (image.bytes > max_file_bytes) {
+      fail(ExitStatus::bad_input,
+           "a file of {} bytes (an image that can be decoded has at most {}); replace it",
+           image.bytes, max_file_bytes);
+    }
     if (listing_.archives) {
       file_.resize(image.bytes);
       archives_.read(listing_.containers[static_cast<std::size_t>(image.container)], image.offset,

@@ -1,15 +1,12 @@
 #include "packing_record.hpp"
 
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/text_file.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <filesystem>
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int version_of_record = 1;
 
@@ -27,26 +24,31 @@ Json to_json(const std::map<std::string, EntryFates::LeftOut>& left_out) {
   return json;
 }
 
+/// Throws Json::exception for a double too, which may not fit.
+std::int64_t count_of(const Json& json, const char* name) {
+  return json.at(name).get_ref<const Json::number_integer_t&>();
+}
+
 PackResult from_json(const Json& json) {
-  PackResult result{.train_samples = json.at("train_samples"),
-                    .val_samples = json.at("val_samples"),
-                    .skipped = json.at("skipped"),
-                    .re_encoded = json.at("re_encoded"),
-                    .resized = json.at("resized"),
-                    .train_shards = json.at("train_shards"),
-                    .val_shards = json.at("val_shards"),
-                    .classes = json.at("classes"),
-                    .bytes = json.at("bytes"),
+  PackResult result{.train_samples = count_of(json, "train_samples"),
+                    .val_samples = count_of(json, "val_samples"),
+                    .skipped = count_of(json, "skipped"),
+                    .re_encoded = count_of(json, "re_encoded"),
+                    .resized = count_of(json, "resized"),
+                    .train_shards = count_of(json, "train_shards"),
+                    .val_shards = count_of(json, "val_shards"),
+                    .classes = count_of(json, "classes"),
+                    .bytes = static_cast<std::uint64_t>(count_of(json, "bytes")),
                     .mean = json.at("mean").get<std::vector<float>>(),
                     .std = json.at("std").get<std::vector<float>>(),
-                    .unused = json.at("unused"),
+                    .unused = count_of(json, "unused"),
                     .notes = json.at("notes").get<std::vector<std::string>>()};
   for (const Json& place : json.at("skipped_at")) {
     result.skipped_at.emplace_back(place.at(0) == "train" ? SourcePart::train : SourcePart::val,
-                                   place.at(1).get<std::int64_t>());
+                                   place.at(1).get_ref<const Json::number_integer_t&>());
   }
   for (const auto& [reason, of] : json.at("left_out").items()) {
-    result.left_out[reason] = {.entries = of.at("entries"),
+    result.left_out[reason] = {.entries = count_of(of, "entries"),
                                .first = of.at("first").get<std::vector<std::string>>()};
   }
   return result;
@@ -84,8 +86,8 @@ std::string packing_record_text(const PackResult& result, const PackSettings& se
 
 std::optional<PackResult> parse_packing_record(const std::string& text,
                                                const PackSettings& settings) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("version", 0) != version_of_record ||
+  const Json json = parse_json(text, trusted_json).value_or(Json());
+  if (!json.is_object() || json.value("version", Json()) != version_of_record ||
       json.value("settings", Json()) != to_json(settings)) {
     return std::nullopt;
   }

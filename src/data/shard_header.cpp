@@ -2,11 +2,10 @@
 
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/little_endian.hpp"
 #include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/io/other_format.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -193,12 +192,12 @@ void read_attributes(const h5::Object& file, const std::string& path, ShardHeade
   }
 }
 
-nlohmann::json to_json(const ShardColumn& column) {
-  return {column.offset ? nlohmann::json(*column.offset) : nlohmann::json(), column.element_size,
-          column.is_signed, column.little_endian};
+Json to_json(const ShardColumn& column) {
+  return {column.offset ? Json(*column.offset) : Json(), column.element_size, column.is_signed,
+          column.little_endian};
 }
 
-ShardColumn column_from(const nlohmann::json& json) {
+ShardColumn column_from(const Json& json) {
   ShardColumn column;
   if (!json.at(0).is_null()) column.offset = json.at(0).get<std::uint64_t>();
   column.element_size = json.at(1).get<std::int32_t>();
@@ -283,26 +282,26 @@ void check_columns(const ShardHeader& header, const std::string& path, std::uint
 }
 
 std::string to_text(const ShardHeader& header) {
-  nlohmann::json json{{"samples", header.samples},
-                      {"image", {header.image.channels, header.image.height, header.image.width}},
-                      {"encoded", header.encoded},
-                      {"encoded_bytes", header.encoded_bytes},
-                      {"images", to_json(header.images)},
-                      {"labels", to_json(header.labels)},
-                      {"contiguous", header.contiguous},
-                      {"mean", header.mean},
-                      {"std", header.std},
-                      {"class_names", header.class_names},
-                      {"short_side", header.short_side}};
+  Json json{{"samples", header.samples},
+            {"image", {header.image.channels, header.image.height, header.image.width}},
+            {"encoded", header.encoded},
+            {"encoded_bytes", header.encoded_bytes},
+            {"images", to_json(header.images)},
+            {"labels", to_json(header.labels)},
+            {"contiguous", header.contiguous},
+            {"mean", header.mean},
+            {"std", header.std},
+            {"class_names", header.class_names},
+            {"short_side", header.short_side}};
   if (header.offsets) json["offsets"] = to_json(*header.offsets);
   if (header.checksums) json["checksums"] = to_json(*header.checksums);
   if (header.classes) json["classes"] = *header.classes;
   // Class names come from files and may contain any bytes.
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 ShardHeader shard_header_from_text(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+  const Json json = require_json(text, "a header from rank 0", "this is a bug", trusted_json);
   ShardHeader header;
   header.samples = json.at("samples").get<std::int64_t>();
   header.image = {.channels = json.at("image").at(0).get<std::int64_t>(),

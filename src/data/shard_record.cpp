@@ -1,17 +1,12 @@
 #include "shard_record.hpp"
 
 #include "lockstep/core/error.hpp"
-
-#include <nlohmann/json.hpp>
+#include "lockstep/core/json.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace
+namespace {}  // namespace
 
 std::string to_text(const ShardRecord& record) {
   Json skipped = Json::array();
@@ -30,8 +25,8 @@ std::string to_text(const ShardRecord& record) {
 }
 
 ShardRecord parse_shard_record(const std::string& text) {
+  const Json json = require_json(text, "a shard's record", "pack again", trusted_json);
   try {
-    const Json json = Json::parse(text);
     ShardRecord record{.bytes = json.at("bytes"),
                        .re_encoded = json.at("re_encoded"),
                        .resized = json.at("resized"),
@@ -44,7 +39,7 @@ ShardRecord parse_shard_record(const std::string& text) {
            .reason = sample.at("reason")});
     }
     return record;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Json::exception& error) {
     fail(ExitStatus::bad_input, "a shard's record cannot be read ({}); pack again", error.what());
   }
 }

@@ -2,9 +2,8 @@
 
 #include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/data/class_names.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -29,7 +28,7 @@ ShardReport examine(const std::string& path, const ClassNumbering& numbering) {
 }
 
 /// Without the class names: checksums are enough to compare them.
-nlohmann::json to_json(ShardReport report, std::size_t shard) {
+Json to_json(ShardReport report, std::size_t shard) {
   report.header.class_names.clear();
   return {{"shard", shard},
           {"header", to_text(report.header)},
@@ -40,7 +39,7 @@ nlohmann::json to_json(ShardReport report, std::size_t shard) {
           {"bytes", report.bytes}};
 }
 
-ShardReport report_from(const nlohmann::json& json) {
+ShardReport report_from(const Json& json) {
   return {.header = shard_header_from_text(json.at("header").get<std::string>()),
           .contents = {.smallest_label = json.at("smallest").get<std::int64_t>(),
                        .largest_label = json.at("largest").get<std::int64_t>(),
@@ -68,7 +67,7 @@ void add(const std::vector<bool>& labels, std::vector<bool>& all) {
 std::vector<ShardReport> examine_shards(const std::string& directory,
                                         const std::vector<std::string>& names, Communicator& comm,
                                         const ClassNumbering& numbering) {
-  nlohmann::json mine = nlohmann::json::array();
+  Json mine = Json::array();
   std::vector<std::string> class_names;  // of shard 0
   std::vector<bool> has_samples;         // of this rank's shards
   collectively(comm, [&] {
@@ -83,7 +82,8 @@ std::vector<ShardReport> examine_shards(const std::string& directory,
   std::vector<ShardReport> reports(names.size());
   std::int64_t labels = 0;
   for (const std::string& text : all_gather_text(comm, mine.dump())) {
-    for (const nlohmann::json& json : nlohmann::json::parse(text)) {
+    for (const Json& json :
+         require_json(text, "a report of shards", "this is a bug", trusted_json)) {
       const ShardReport& report = reports[json.at("shard").get<std::size_t>()] = report_from(json);
       labels = std::max(labels, report.contents.largest_label + 1);
     }

@@ -2,9 +2,8 @@
 #include "class_folder.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "webdataset_listing.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -60,7 +59,7 @@ std::int32_t label_in_cls(const ArchiveFile& file, const TarMember& member) {
 
 /// nullopt if there is no number. Error(bad_input) if there are two, or it is no label.
 std::optional<std::int32_t> number_in_json(const ArchiveFile& file, const TarMember& member) {
-  const auto json = nlohmann::json::parse(text_of(file, member), nullptr, /*exceptions=*/false);
+  const Json json = parse_json(text_of(file, member)).value_or(Json());
   std::optional<std::int32_t> label;
   if (!json.is_object()) return label;
   for (const char* key : {"label", "cls", "class"}) {

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "lockstep/comm/mailbox.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/doctor/facts.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <span>
 #include <string>
@@ -31,7 +30,8 @@ inline void send_json(Mailbox& mailbox, int to, int tag, const nlohmann::json& j
 }
 [[nodiscard]] inline nlohmann::json json_in(const Mailbox::Received& received) {
   const auto* text = reinterpret_cast<const char*>(received.bytes.data());
-  return nlohmann::json::parse(text, text + received.bytes.size());
+  return require_json({text, received.bytes.size()}, "a message of another rank", "this is a bug",
+                      trusted_json);
 }
 
 }  // namespace lockstep::doctor

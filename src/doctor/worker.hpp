@@ -1,10 +1,9 @@
 #pragma once
 
 #include "gpu_probe.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "measure.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <memory>
 #include <optional>

@@ -1,8 +1,7 @@
 #include "metadata.hpp"
+#include "lockstep/core/json.hpp"
 
 #include <fmt/ranges.h>
-
-#include <nlohmann/json.hpp>
 
 namespace lockstep {
 namespace {

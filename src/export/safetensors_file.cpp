@@ -1,3 +1,4 @@
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/little_endian.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/export/formats.hpp"
@@ -5,12 +6,9 @@
 #include "state_dict.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json describe(const StateTensor& tensor, std::uint64_t begin) {
   return {{"dtype", tensor.type == ElementType::float32 ? "F32" : "I64"},

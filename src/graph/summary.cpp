@@ -1,11 +1,11 @@
 #include "lockstep/graph/summary.hpp"
+#include "lockstep/core/json.hpp"
 
 #include "op_names.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <variant>
 
 namespace lockstep {

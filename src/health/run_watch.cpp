@@ -4,6 +4,7 @@
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/print.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
 
@@ -101,9 +102,8 @@ void RunWatch::wait_for_debugger(const Config& config, const WatchedJob& job) {
          config.wait_for_debugger, job.grid.world_size);
   }
   if (job.grid.rank == config.wait_for_debugger) {
-    fmt::print(stderr,
-               "rank {} on {} waits for a debugger: gdb -p {}, then continue (watchdog disabled)\n",
-               job.grid.rank, job.grid.host, ::getpid());
+    print_err("rank {} on {} waits for a debugger: gdb -p {}, then continue (watchdog disabled)\n",
+              job.grid.rank, job.grid.host, ::getpid());
     while (!is_traced()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   job.comm.barrier();

@@ -1,10 +1,12 @@
 #include "lockstep/report/confusion.hpp"
 
+#include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 #include <system_error>
 
@@ -12,8 +14,8 @@ namespace lockstep::report {
 namespace {
 
 /// Reads a record of RFC 4180: a quoted field may contain commas, quotes and line breaks. False at
-/// the end of the file.
-bool read_record(std::istream& file, std::vector<std::string>& fields) {
+/// the end of the file, and for more than `most` fields.
+bool read_record(std::istream& file, std::size_t most, std::vector<std::string>& fields) {
   fields.assign(1, "");
   std::string line;
   bool quoted = false;
@@ -27,6 +29,7 @@ bool read_record(std::istream& file, std::vector<std::string>& fields) {
       } else if (c == '"') {
         quoted = !quoted;
       } else if (c == ',' && !quoted) {
+        if (fields.size() == most) return false;
         fields.emplace_back();
       } else if (c != '\r' || quoted) {
         fields.back() += c;
@@ -50,17 +53,24 @@ void keep_most_frequent(Confusion& confusion, std::size_t most) {
 
 Confusion read_confusion(const FilePath& at, std::size_t most) {
   const std::string& path = at.text();
-  std::istringstream file(read_text_file(at));
+  const std::string text = read_text_file(at);
+  std::istringstream file(text);
+  // A matrix has two bytes a cell at least, so a file has no more columns, and a row of titles.
+  const auto columns = static_cast<std::size_t>(std::sqrt(text.size())) + 2;
   std::vector<std::string> fields;
   Confusion confusion;
-  if (read_record(file, fields)) confusion.classes.assign(fields.begin() + 1, fields.end());
+  if (read_record(file, columns, fields)) {
+    for (auto name = fields.begin() + 1; name != fields.end(); ++name) {
+      confusion.classes.emplace_back(csv_text(*name));
+    }
+  }
   const std::size_t classes = confusion.classes.size();
   confusion.samples.resize(classes);
   confusion.hits.resize(classes);
   std::size_t truth = 0;
-  for (; truth < classes && read_record(file, fields); ++truth) {
+  for (; truth < classes && read_record(file, columns, fields); ++truth) {
     if (fields.size() != classes + 1) break;
-    if (fields.front() != confusion.classes[truth]) {
+    if (csv_text(fields.front()) != confusion.classes[truth]) {
       fail(ExitStatus::bad_input,
            "{}: row {} is of the class '{}', column {} of '{}' (rows and columns have one order); "
            "write it with lockstep eval --confusion",

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -36,8 +37,9 @@ void EventsReader::read_rest() {
 bool EventsReader::read_line(std::string_view line) {
   // Nearly all lines are of steps.
   if (line.starts_with(R"({"event":"step",)")) return read_step(line);
-  Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!event.is_object()) return false;
+  std::optional<Json> parsed = parse_json(line);
+  if (!parsed || !parsed->is_object()) return false;
+  Json& event = *parsed;
   const std::string kind = text(event, "event");
   if (kind == "step") return read_step(line);
   if (kind == "epoch") read_values(run_.epochs, event);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "line_follower.hpp"
 #include "lockstep/core/file_path.hpp"
+#include "lockstep/core/line_follower.hpp"
 #include "lockstep/report/run_record.hpp"
 
 #include <nlohmann/json_fwd.hpp>

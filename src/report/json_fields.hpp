@@ -1,21 +1,20 @@
 #pragma once
 
+#include "lockstep/core/json.hpp"
 #include "lockstep/report/curve.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <string>
 
 namespace lockstep::report {
 
 /// NaN if the field is absent or no number.
-[[nodiscard]] inline double number(const nlohmann::ordered_json& object, const char* name) {
+[[nodiscard]] inline double number(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number() ? found->get<double>() : unknown;
 }
 
 /// Empty if the field is absent or no text.
-[[nodiscard]] inline std::string text(const nlohmann::ordered_json& object, const char* name) {
+[[nodiscard]] inline std::string text(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }

@@ -1,17 +1,16 @@
 #include "lockstep/report/metrics_csv.hpp"
 
+#include "lockstep/core/line_follower.hpp"
+
 #include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/escape.hpp"
 #include "lockstep/core/file_path.hpp"
-#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/report/run_record.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include <fstream>
 #include <map>
 #include <utility>
 #include <vector>
@@ -19,7 +18,9 @@
 namespace lockstep::report {
 namespace {
 
-using Json = nlohmann::ordered_json;
+/// A training records about a hundred different fields.
+constexpr std::size_t most_columns = 10'000;
+
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 void flatten(const std::string& path, const Json& value, Fields& fields) {
@@ -39,19 +40,21 @@ void flatten(const std::string& path, const Json& value, Fields& fields) {
 /// without its end may still be being written.
 template <typename Use>
 std::size_t for_each_event(const FilePath& path, const std::string& kind, Use use) {
-  InputStream file = open_input_stream(path, "give the --run-dir of a training");
   std::size_t damaged = 0;
-  for (std::string line; std::getline(file, line);) {
-    const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object() || !event.contains("event")) {
-      if (!line.empty() && !file.eof()) ++damaged;
-      continue;
-    }
-    if (!kind.empty() && event["event"] != kind) continue;
+  const auto read = [&](std::string_view line) {
+    const Json event = parse_json(line).value_or(Json());
+    if (!event.is_object() || !event.contains("event")) return false;
+    if (!kind.empty() && event["event"] != kind) return true;
     Fields fields;
     flatten("", event, fields);
     use(fields);
-  }
+    return true;
+  };
+  LineFollower lines(path);
+  static_cast<void>(lines.read([&](std::string_view line) {
+    if (!line.empty() && !read(line)) ++damaged;
+  }));
+  read(lines.rest());
   return damaged;
 }
 
@@ -64,7 +67,13 @@ std::size_t write_metrics_csv(const std::string& run, const std::string& kind, s
   std::map<std::string, std::size_t> columns;
   for_each_event(path, kind, [&](const Fields& fields) {
     for (const auto& [name, value] : fields) {
-      if (columns.emplace(name, names.size()).second) names.push_back(csv_field(escape_line(name)));
+      if (columns.emplace(name, names.size()).second) names.push_back(csv_field(name));
+    }
+    if (names.size() > most_columns) {
+      fail(ExitStatus::bad_input,
+           "{} has events of more than {} different fields in all (a table would be too wide); "
+           "restore the file",
+           path, most_columns);
     }
   });
   if (names.empty()) {
@@ -77,7 +86,7 @@ std::size_t write_metrics_csv(const std::string& run, const std::string& kind, s
     for (const auto& [name, value] : fields) {
       // The run may have written more since the first pass.
       const auto column = columns.find(name);
-      if (column != columns.end()) row[column->second] = csv_field(escape_line(value));
+      if (column != columns.end()) row[column->second] = csv_field(value);
     }
     out << fmt::format("{}\n", fmt::join(row, ","));
   });

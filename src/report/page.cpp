@@ -1,12 +1,13 @@
 #include "lockstep/report/page.hpp"
 
+#include "lockstep/core/escape.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/version.hpp"
 #include "page_parts.hpp"
 #include "run_json.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -42,9 +43,8 @@ std::string html_of(std::string_view text) {
 }
 
 /// JSON for a script element, which no text in it can end. Bytes that are not UTF-8 are replaced.
-std::string script_data(const nlohmann::ordered_json& json) {
-  const std::string text =
-      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string script_data(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string data;
   data.reserve(text.size());
   for (const char c : text) {
@@ -57,16 +57,9 @@ std::string script_data(const nlohmann::ordered_json& json) {
   return data;
 }
 
-/// Text in UTF-8.
-std::string valid_text(const std::string& text) {
-  const auto dumped =
-      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return nlohmann::json::parse(dumped).get<std::string>();
-}
-
-std::string fill_page(const std::string& title, const nlohmann::ordered_json& data) {
+std::string fill_page(const std::string& title, const Json& data) {
   const std::pair<std::string_view, std::string> values[] = {
-      {"@TITLE@", html_of(valid_text(title) + " - Lockstep")},
+      {"@TITLE@", html_of(escape_line(title) + " - Lockstep")},
       {"@LIBRARY_STYLE@", std::string(page_parts.library_style)},
       {"@STYLE@", std::string(page_parts.style)},
       {"@LICENCE@", html_of(page_parts.library_licence)},

@@ -2,19 +2,17 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/report/comparison.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <charconv>
 #include <cmath>
 
 namespace lockstep::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Six digits suffice for a plot of merged values; single values stay as they are.
 double rounded(double value) {

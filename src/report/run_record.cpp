@@ -17,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Of a run; train has a tenth of it. A configuration of others is kept up to here.
+constexpr std::size_t most_options = 2000;
+
 /// Notes the text of an Error instead of throwing it.
 template <typename Action>
 void noting(RunRecord& run, Action action) {
@@ -47,7 +50,7 @@ std::size_t RunRecord::series(const Curve& curve, const std::string& name) {
 Options parse_options(const std::string& text) {
   Options options;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; options.size() < most_options && std::getline(lines, line);) {
     const std::size_t equals = line.find('=');
     if (line.starts_with('#') || equals == std::string::npos) continue;
     options.emplace_back(line.substr(0, equals), line.substr(equals + 1));

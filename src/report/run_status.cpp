@@ -1,11 +1,11 @@
 #include "lockstep/report/run_status.hpp"
 
 #include "json_fields.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/report/comparison.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -16,8 +16,6 @@
 
 namespace lockstep::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Recorded steps whose mean time is shown.
 constexpr std::size_t most_timed_steps = 20;

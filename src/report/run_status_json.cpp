@@ -1,12 +1,9 @@
+#include "lockstep/core/json.hpp"
 #include "lockstep/report/run_status.hpp"
 #include "run_json.hpp"
 
-#include <nlohmann/json.hpp>
-
 namespace lockstep::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);

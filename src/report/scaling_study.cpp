@@ -61,7 +61,7 @@ bool is_count(const Json& json, const char* name) {
 /// A result of `lockstep bench step --json`; null if it is absent or not whole.
 Json read_result(const FilePath& path, std::vector<std::string>& notes) {
   if (!path.exists()) return nullptr;
-  Json json = Json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(read_text_file(path)).value_or(Json());
   const bool whole = json.is_object() && number(json, "images_per_second") > 0 &&
                      number(json, "step_seconds_median") > 0 &&
                      number(json, "exposed_communication_seconds") >= 0 &&

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/random_name.hpp"
 #include "lockstep/io/atomic_file.hpp"
@@ -11,7 +12,6 @@
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -122,10 +122,10 @@ LockAttempt DirectoryLock::wait_until_free(const RunHolder& holder) {
 }
 
 void DirectoryLock::write_holder() {
-  std::string text = nlohmann::ordered_json{{"job", self_.job},         {"host", self_.host},
-                                            {"boot", self_.boot},       {"process", self_.process},
-                                            {"started", self_.started}, {"token", self_.token}}
-                         .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string text =
+      Json{{"job", self_.job},         {"host", self_.host},       {"boot", self_.boot},
+           {"process", self_.process}, {"started", self_.started}, {"token", self_.token}}
+          .dump(-1, ' ', false, Json::error_handler_t::replace);
   // One write of a fixed size, so that with two writers one of the texts stays whole.
   constexpr std::size_t block = 1024;
   text.resize((text.size() + block) / block * block - 1, ' ');

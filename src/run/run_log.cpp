@@ -4,38 +4,38 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
-#include "lockstep/core/input_file.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/line_follower.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
-#include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* run_directory_suggestion = "use another --run-dir";
 
 /// The lines of a run up to a step; drops a torn line, which does not parse.
 std::string lines_until(const FilePath& path, std::int64_t last_step) {
   std::string kept;
-  InputStream file = open_input_stream(path);
-  for (std::string line; std::getline(file, line);) {
-    const Json object = Json::parse(line, nullptr, false);
-    if (file.eof() || !object.is_object()) continue;
-    const auto step = object.find("step");
-    const bool later = step != object.end() && step->is_number() &&
+  LineFollower lines(path);
+  static_cast<void>(lines.read([&](std::string_view line) {
+    const std::optional<Json> object = parse_json(line);
+    if (!object || !object->is_object()) return;
+    const auto step = object->find("step");
+    const bool later = step != object->end() && step->is_number() &&
                        step->get<double>() > static_cast<double>(last_step);
-    if (!later) kept += line + "\n";
-  }
+    if (!later) kept.append(line) += '\n';
+  }));
   return kept;
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/run/run_reporter.hpp"
 
 #include "lockstep/core/escape.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/run/progress.hpp"
@@ -9,15 +10,12 @@
 #include "lockstep/runtime/memory_limit.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <optional>
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json seconds_of(const PhaseTimes& times) {
   Json seconds{{"data", times.data},

@@ -2,13 +2,13 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/run/step_trace.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -50,18 +50,18 @@ ClockOffset offset_of_this_clock(RootChannel& channel) {
 
 /// The trace's metadata after the events: clock offsets and their uncertainty.
 std::string other_data(const std::vector<Summary>& ranks, std::int64_t first, std::int64_t last) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Json list = Json::array();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     list.push_back({{"rank", rank},
                     {"clock_offset_us", 1e-3 * static_cast<double>(ranks[rank].offset)},
                     {"clock_uncertainty_us", 1e-3 * static_cast<double>(ranks[rank].uncertainty)},
                     {"dropped_events", ranks[rank].dropped}});
   }
-  return nlohmann::ordered_json{{"program", "lockstep " + version()},
-                                {"first_step", first},
-                                {"last_step", last},
-                                {"clock", "microseconds of rank 0's steady clock"},
-                                {"ranks", list}}
+  return Json{{"program", "lockstep " + version()},
+              {"first_step", first},
+              {"last_step", last},
+              {"clock", "microseconds of rank 0's steady clock"},
+              {"ranks", list}}
       .dump();
 }
 

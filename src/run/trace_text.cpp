@@ -1,7 +1,7 @@
 #include "lockstep/run/trace_text.hpp"
+#include "lockstep/core/json.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <iterator>

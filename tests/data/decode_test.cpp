@@ -4,6 +4,7 @@
 #include "lockstep/core/philox.hpp"
 
 #include <png.h>
+#include <zlib.h>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -147,6 +148,73 @@ BOOST_AUTO_TEST_CASE(a_jpeg_header_with_a_huge_size_allocates_no_memory) {
 
   BOOST_TEST(static_cast<int>(failure.status) == 65);
   BOOST_TEST(image.pixels.size() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_jpeg_of_many_scans_is_refused_after_a_hundred) {
+  const auto file =
+      jpeg_of({.height = 64, .width = 64, .channels = 3}, {.progressive = true},
+              [](std::size_t y, std::size_t i) { return static_cast<std::uint8_t>(y * i); });
+  const auto scans_of = [](const std::vector<std::uint8_t>& jpeg) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i + 1 < jpeg.size(); ++i) {
+      if (jpeg[i] == 0xFF && jpeg[i + 1] == 0xDA) places.push_back(i);
+    }
+    return places;
+  };
+  const std::vector<std::size_t> scans = scans_of(file);
+  const std::vector<std::uint8_t> last(file.begin() + static_cast<std::ptrdiff_t>(scans.back()),
+                                       file.end() - 2);
+  // The last scan again and again, as nothing in the format forbids.
+  const auto with_scans = [&](std::size_t count) {
+    std::vector<std::uint8_t> longer(file.begin(), file.end() - 2);
+    for (std::size_t i = scans.size(); i < count; ++i) {
+      longer.insert(longer.end(), last.begin(), last.end());
+    }
+    longer.insert(longer.end(), file.end() - 2, file.end());
+    return longer;
+  };
+  Image image;
+
+  decode_jpeg(bytes_of(with_scans(100)), 3, image);
+  const Failure failure = failure_of([&] { decode_jpeg(bytes_of(with_scans(101)), 3, image); });
+
+  BOOST_TEST(static_cast<int>(failure.status) == 65);
+  BOOST_TEST(failure.says("more than 100 scans"), failure.text);
+}
+
+BOOST_AUTO_TEST_CASE(an_image_too_short_for_the_size_in_its_header_allocates_no_memory) {
+  auto jpeg = jpeg_of({.height = 8, .width = 8, .channels = 3}, {.progressive = true},
+                      [](std::size_t, std::size_t) { return std::uint8_t{30}; });
+  for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {
+    if (jpeg[i] != 0xFF || jpeg[i + 1] != 0xC2) continue;  // start of frame
+    jpeg[i + 5] = jpeg[i + 7] = 0x1F;                      // 7936 pixels and more
+    break;
+  }
+  auto png = png_of(std::vector<std::uint8_t>(18, 5), PNG_FORMAT_RGB);
+  png[18] = png[22] = 0x1F;  // width and height in IHDR
+  const std::uint32_t crc = static_cast<std::uint32_t>(crc32(0, png.data() + 12, 17));
+  for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(crc >> (24 - 8 * i));
+  Image image;
+
+  const Failure in_jpeg = failure_of([&] { decode_jpeg(bytes_of(jpeg), 3, image); });
+  const Failure in_png = failure_of([&] { decode_png(bytes_of(png), image); });
+
+  BOOST_TEST(in_jpeg.says("cannot hold 7944x7944 pixels"), in_jpeg.text);
+  BOOST_TEST(in_png.says("cannot hold 7938x7939 pixels"), in_png.text);
+  BOOST_TEST(image.pixels.capacity() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(images_of_one_colour_are_not_too_short_for_their_size) {
+  const auto jpeg = flat_jpeg({.height = 2000, .width = 2000, .channels = 3}, 30);
+  const auto progressive =
+      jpeg_of({.height = 2000, .width = 2000, .channels = 3}, {.progressive = true},
+              [](std::size_t, std::size_t) { return std::uint8_t{30}; });
+  Image image;
+
+  decode_jpeg(bytes_of(jpeg), 3, image);
+  decode_jpeg(bytes_of(progressive), 3, image);
+
+  BOOST_TEST(image.pixels.size() == 12'000'000u);
 }
 
 BOOST_AUTO_TEST_CASE(png_is_read_exactly) {

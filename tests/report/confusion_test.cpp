@@ -21,6 +21,21 @@ Confusion read(const std::string& text, std::size_t most = 100) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(names_that_begin_like_a_formula_come_back) {
+  const Confusion confusion = read("true class,'=1+1,-5\n'=1+1,3,1\n-5,0,4\n");
+
+  BOOST_REQUIRE_EQUAL(confusion.classes.size(), 2u);
+  BOOST_TEST(confusion.classes[0] == "=1+1");
+  BOOST_TEST(confusion.classes[1] == "-5");
+}
+
+BOOST_AUTO_TEST_CASE(a_row_of_more_columns_than_a_matrix_of_its_bytes_is_refused) {
+  BOOST_CHECK_EXCEPTION(
+      static_cast<void>(read(std::string(1'000'000, ',') + "\n")), Error, [](const Error& error) {
+        return std::string(error.what()).find("no row of 1 columns") != std::string::npos;
+      });
+}
+
 BOOST_AUTO_TEST_CASE(counts_are_those_of_the_file) {
   const Confusion confusion =
       read("true class,\"a, \"\"b\"\"\nc\",d\n\"a, \"\"b\"\"\nc\",3,1\nd,0,5\n");

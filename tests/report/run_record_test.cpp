@@ -3,11 +3,13 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/report/comparison.hpp"
+#include "lockstep/report/metrics_csv.hpp"
 #include "lockstep/report/page.hpp"
 #include "lockstep/report/run_record.hpp"
 
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -233,4 +235,31 @@ BOOST_AUTO_TEST_CASE(no_text_of_a_run_can_end_a_script_or_become_an_element) {
   BOOST_TEST(page.find("alert(1)</script>") == std::string::npos);
   BOOST_TEST(page.find("<img") == std::string::npos);
   BOOST_TEST(page.find("<title>&lt;img src=x&gt;&amp;") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(configurations_of_others_are_kept_up_to_a_limit) {
+  const TemporaryDirectory directory;
+  std::string config;
+  for (int i = 0; i < 100'000; ++i) config += "=\n";
+
+  const RunRecord run = read(directory, "", config);
+
+  BOOST_TEST(run.options.size() == 2000u);
+}
+
+BOOST_AUTO_TEST_CASE(a_table_of_too_many_columns_is_refused) {
+  const TemporaryDirectory directory;
+  std::string metrics;
+  for (int line = 0; line < 4; ++line) {
+    metrics += "{\"event\":\"step\"";
+    for (int i = 0; i < 4000; ++i) metrics += ",\"" + std::to_string(4000 * line + i) + "\":1";
+    metrics += "}\n";
+  }
+  write_file(directory / "metrics.jsonl", metrics);
+  std::ostringstream csv;
+
+  BOOST_CHECK_EXCEPTION(static_cast<void>(report::write_metrics_csv(directory.path(), "", csv)),
+                        Error,
+                        [](const Error& error) { return error.status() == ExitStatus::bad_input; });
+  BOOST_TEST(csv.str() == "");
 }

@@ -42,6 +42,12 @@ def shown(args, ranks=1, expect=OK):
     return done.stdout.decode()
 
 
+def escaped(name):
+    """As names are printed: \\xHH for each byte of what is not UTF-8, controls, or changes the direction of text."""
+    text = name.decode(errors="backslashreplace")
+    return re.sub("[\0-\x1f\x7f-\x9f\u202e]", lambda c: "".join(f"\\x{byte:02x}" for byte in c[0].encode()), text)
+
+
 def check_harmless(output, where):
     text = output.decode()  # valid UTF-8
     harmful = [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u202e\ufeff"]
@@ -78,7 +84,8 @@ def names_from_files_reach_no_terminal_as_controls(folder):
     table = shown(["eval", "--data", data, "--checkpoint", checkpoint, "--per-class", "--confusion", folder / "confusion.csv"])
     assert "red\\x1b[31m" in table and "two\\x0alines" in table and "byte\\xff" in table, table
     with open(folder / "confusion.csv", newline="", errors="surrogateescape") as file:
-        assert [row[0] for row in csv.reader(file)][1:] == [name.decode(errors="backslashreplace") for name in sorted(HOSTILE)]
+        assert [row[0] for row in csv.reader(file)][1:] == [escaped(name) for name in sorted(HOSTILE)]
+    check_harmless((folder / "confusion.csv").read_bytes(), "confusion.csv")
     for path in (data, next(data.glob("train-*.h5")), checkpoint, runs[0]):
         shown(["inspect", path])
         json.loads(shown(["inspect", path, "--json"]))
@@ -92,6 +99,49 @@ def names_from_files_reach_no_terminal_as_controls(folder):
     (runs[0] / "metrics.jsonl").write_text('{"event": "start\\u001b[31m", "model": "m\\u001b[31m\\nlines", "hosts": "\\u202e"}\nnot JSON\n')
     for args in (["inspect", runs[0]], ["compare", runs[0]], ["watch", runs[0], "--once"], ["report", runs[0], "-o", folder / "again.html"]):
         shown(args)
+
+
+# What spreadsheets run in a field of CSV, and browsers in a page. Text that begins like a number stays text.
+ACTIVE = ["=cmd|' calc'!A0", "+1+cmd", "-2+3", "@SUM(A1)", "'=1", "<script>alert(1)", '=HYPERLINK("x")', "two\n=1+1", "\t=1", "-5"]
+
+
+def fields_of(text):
+    """The fields of CSV, of which none may be a formula."""
+    fields = [field for row in csv.reader(io.StringIO(text)) for field in row]
+    for field in fields:
+        try:
+            float(field)
+        except ValueError:
+            assert not field.startswith(tuple("=+-@\t\r\n")), field
+    return fields
+
+
+def names_are_run_by_no_spreadsheet_and_no_browser(folder):
+    data = write_shards(folder / "=data", classes=len(ACTIVE))
+    for path in data.glob("*.h5"):
+        with h5py.File(path, "a") as file:
+            file.attrs["class_names"] = np.array(ACTIVE, h5py.string_dtype())
+    run_dirs = [folder / "=run", folder / "@run"]
+    for i, run_dir in enumerate(run_dirs):
+        run(train_args(data, run_dir, "--epochs", 1, "--seed", i))
+    shown(["eval", "--data", data, "--split", "train", "--checkpoint", latest(run_dirs[0]), "--per-class", "--confusion", folder / "c.csv"])
+    names = fields_of((folder / "c.csv").read_text())[1:len(ACTIVE) + 1]
+    # An apostrophe is for the spreadsheet; a number needs none. Line breaks and tabs are written as \\xHH.
+    safe = [escaped(name.encode()) for name in ACTIVE]
+    assert names == ["'" + name if re.match("'*[=+@-]", name) and name != "-5" else name for name in safe], names
+    shown(["report", run_dirs[0], "--confusion", folder / "c.csv", "-o", folder / "page.html"])
+    page = (folder / "page.html").read_text()
+    assert "<script>alert" not in page
+    [shown_run] = json.loads(re.search('<script type="application/json"[^>]*>(.*?)</script>', page, re.S)[1])["runs"]
+    assert shown_run["confusion"]["classes"] == safe, shown_run["confusion"]["classes"]
+    (run_dirs[1] / "config.ini").write_text("".join(f"note{i}={name}\n" for i, name in enumerate(ACTIVE) if "\n" not in name))
+    with contextlib.chdir(folder):  # a path that begins with the name
+        fields = fields_of(shown(["compare", "=run", "@run", "--csv"]))
+    assert "'=run" in fields and "'@run" in fields and "'" + ACTIVE[0] in fields and "-5" in fields, fields
+    event = {"event": "start", "step": -1, "loss": -0.5, **{name: name for name in ACTIVE}}
+    (run_dirs[1] / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    fields = fields_of(shown(["export-metrics", run_dirs[1]]))
+    assert "-0.5" in fields and fields.count("'" + ACTIVE[0]) == 2, fields
 
 
 def errors_escape_names(folder):
@@ -180,6 +230,6 @@ def invisible_characters_of_a_configuration_are_shown(folder):
 
 
 if __name__ == "__main__":
-    main([names_from_files_reach_no_terminal_as_controls, errors_escape_names, texts_of_checkpoints_reach_no_terminal_as_controls,
+    main([names_from_files_reach_no_terminal_as_controls, names_are_run_by_no_spreadsheet_and_no_browser, errors_escape_names, texts_of_checkpoints_reach_no_terminal_as_controls,
           texts_of_windows_editors_are_read_by_every_command, invisible_characters_of_a_configuration_are_shown,
           what_each_option_takes_is_said_when_a_value_is_refused])

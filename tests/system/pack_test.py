@@ -139,6 +139,18 @@ def wide_pixels_keep_more_than_the_middle_square(folder):
     assert "--image-width 24 with --keep-encoded" in output, output
 
 
+def an_image_file_of_gigabytes_is_not_read(folder):
+    """A sparse file, with less memory than it has bytes."""
+    classes = folder / "in" / "train" / "n01"
+    classes.mkdir(parents=True)
+    for name in ("a.png", "b.png", "c.png", "d.png"):
+        (classes / name).write_bytes(encoded(picture(1, 20, 20), "PNG"))
+    os.truncate(classes / "b.png", 8 << 30)
+    limited = ["bash", "-c", 'ulimit -v 4000000; exec "$@"', "bash", *command(pack_args(folder / "in", folder / "out", "--image-size", 16))]
+    done = subprocess.run(limited, capture_output=True, text=True, env=environment(), timeout=SECONDS)
+    assert done.returncode == BAD_INPUT and "a file of 8589934592 bytes" in done.stderr and "b.png" in done.stderr, done.stderr
+
+
 def a_bad_file_stops_packing_by_default(folder):
     source = write_imagenet(folder / "in")
     for ranks in (1, 3):
@@ -460,7 +472,7 @@ def exif_orientation_is_ignored(folder):
 
 
 if __name__ == "__main__":
-    main([bad_files_are_skipped_on_any_number_of_ranks, wide_pixels_keep_more_than_the_middle_square, a_bad_file_stops_packing_by_default, unusual_files_become_rgb_jpeg,
+    main([bad_files_are_skipped_on_any_number_of_ranks, an_image_file_of_gigabytes_is_not_read, wide_pixels_keep_more_than_the_middle_square, a_bad_file_stops_packing_by_default, unusual_files_become_rgb_jpeg,
           large_images_are_resized_and_encoded_again, options_that_do_not_fit_are_refused,
           validation_images_without_folders_get_their_labels_from_a_file, class_names_come_from_a_file,
           the_archives_of_imagenet_give_the_same_shards_as_its_folders, a_webdataset_is_packed_from_its_archives,

@@ -117,6 +117,41 @@ def hostile_runs_become_pages(folder):
     assert page_data(folder / "hostile-alone.html")["runs"][0]["confusion"]["classes"] == ["</script>" + script]
 
 
+def deeply_nested_json_is_a_damaged_record(folder):
+    """Arrays and objects in each other, 100,000 deep, wherever a run or a study holds JSON; no command may use stack for them."""
+    depth = 100_000
+    deep = ["[" * depth + "]" * depth, '{"a":' * depth + "0" + "}" * depth]
+    step = {"event": "step", "step": 1, "loss": 1, "time": 1}
+    run_dir = fake_run(folder / "run", [step])
+    with open(run_dir / "metrics.jsonl", "a") as file:
+        for kind in ("start", "step", "eval", "stop"):
+            file.writelines(f'{{"event":"{kind}","step":2,"x":{value}}}\n' for value in deep)
+        file.writelines(f"{value}\n" for value in deep)
+        file.write(json.dumps({**step, "step": 3}) + "\n")
+    (run_dir / "lock").write_text(deep[1])
+    assert "10 damaged lines" in run(["report", run_dir, "-o", folder / "page.html"])
+    assert page_data(folder / "page.html")["runs"][0]["steps"]["rows"] == 2
+    for command in (["compare"], ["compare", "--json"], ["compare", "--csv"], ["watch", "--once"], ["watch", "--json"]):
+        run([command[0], run_dir, *command[1:]])
+    output = run(["export-metrics", run_dir])
+    assert "10 damaged lines" in output and output.count("\nstep,") == 2, output
+    run(["inspect", run_dir], expect=BAD_INPUT)
+    study = write_study(folder / "study", {"weak": {1: [100.0, 90.0]}})
+    next(study.glob("*-1.json")).write_text(deep[0])
+    assert "no whole result" in run(["report", study, "-o", folder / "study.html"], expect=1)
+
+
+def lines_without_an_end_take_bounded_memory(folder):
+    """A line of 1 GiB, in a sparse file, with 1 GB of address space."""
+    run_dir = fake_run(folder / "run", [{"event": "step", "step": 1, "loss": 1, "time": 1}])
+    os.truncate(run_dir / "metrics.jsonl", 1 << 30)
+    for args in (["compare", run_dir], ["export-metrics", run_dir]):
+        process = subprocess.Popen(["bash", "-c", "ulimit -v 1000000; exec \"$@\"", "bash", *harness.command(args)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, env=harness.environment(), process_group=0)
+        status, output = harness.finish(process)
+        assert status == OK, output
+
+
 def a_million_steps_take_seconds_and_little_memory(folder):
     """Measured on two cores: 0.7 s of processor time and 54 MB (limits: 20 s, since the machine may be busy, and 300 MB)."""
     run_dir = fake_run(folder / "run", [])
@@ -302,7 +337,7 @@ def exported_metrics_are_those_of_the_run(folder):
 
 
 if __name__ == "__main__":
-    main([a_page_has_what_a_run_recorded, an_existing_file_is_replaced_only_if_it_is_a_page, hostile_runs_become_pages,
+    main([a_page_has_what_a_run_recorded, an_existing_file_is_replaced_only_if_it_is_a_page, hostile_runs_become_pages, deeply_nested_json_is_a_damaged_record, lines_without_an_end_take_bounded_memory,
           a_million_steps_take_seconds_and_little_memory, pages_of_many_runs_stay_small,
           a_scaling_study_becomes_a_table_and_a_page, a_scaling_study_is_predicted_as_by_scale, the_step_benchmark_names_what_a_prediction_needs,
           compare_prints_options_that_differ_and_final_figures, losses_that_are_not_finite_are_noted,

@@ -5,6 +5,8 @@
 
 namespace lockstep {
 
+[[nodiscard]] bool is_utf8(std::string_view text);
+
 /// `text` with \xHH in place of what could control a terminal, or cannot be seen, or is not UTF-8:
 /// control characters other than line breaks and tabs, characters that change the direction of text
 /// or are invisible, invalid bytes. For text of several lines.

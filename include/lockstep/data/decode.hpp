@@ -29,7 +29,8 @@ struct Region {
 inline constexpr std::int64_t max_image_pixels = std::int64_t{1} << 26;
 
 /// Decodes regions of JPEG files, to 1 (grey) or 3 (RGB) channels, converting grey, RGB and CMYK as
-/// needed. Error(bad_input) if a file is damaged, truncated or too large; its text does not name
+/// needed. Error(bad_input) if a file is damaged, truncated, too large, too short for the size in
+/// its header, or has more than 100 scans, which take time without bytes; its text does not name
 /// the sample, so the caller adds the name.
 class JpegDecoder final {
  public:

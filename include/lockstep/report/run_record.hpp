@@ -1,9 +1,8 @@
 #pragma once
 
+#include "lockstep/core/json.hpp"
 #include "lockstep/report/confusion.hpp"
 #include "lockstep/report/curve.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <array>
 #include <cstddef>
@@ -33,7 +32,7 @@ struct SlowRank {
 /// A job of the run.
 struct Session {
   Position at;
-  nlohmann::ordered_json event;      ///< `start` or `resume`
+  Json event;                        ///< `start` or `resume`
   std::optional<Position> end = {};  ///< of its event `stop`
   std::string reason = {};           ///< why it stopped; empty: unknown
 };

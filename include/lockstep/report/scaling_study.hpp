@@ -1,8 +1,7 @@
 #pragma once
 
+#include "lockstep/core/json.hpp"
 #include "lockstep/report/curve.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -53,7 +52,7 @@ struct ScalingPoint {
 struct ScalingStudy {
   std::string path;
   std::string name;
-  nlohmann::ordered_json benchmark;  ///< a result of `lockstep bench step`; null: there is none
+  Json benchmark;                    ///< a result of `lockstep bench step`; null: there is none
   std::vector<ScalingPoint> points;  ///< weak before strong, then by nodes
   std::vector<std::string> notes;    ///< what could not be read
 
@@ -75,6 +74,6 @@ struct ScalingStudy {
 [[nodiscard]] std::string table_of(const ScalingStudy& study);
 
 /// The study as the page and `--json` have it.
-[[nodiscard]] nlohmann::ordered_json json_of(const ScalingStudy& study);
+[[nodiscard]] Json json_of(const ScalingStudy& study);
 
 }  // namespace lockstep::report

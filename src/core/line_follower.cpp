@@ -1,8 +1,9 @@
-#include "line_follower.hpp"
+#include "lockstep/core/line_follower.hpp"
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/input_stream.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep::report {
+namespace lockstep {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 18;
@@ -67,4 +68,4 @@ void LineFollower::split(std::string_view block, FunctionRef<void(std::string_vi
   require_line(path_.text(), rest_.size());
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep

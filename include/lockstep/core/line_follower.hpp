@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::report {
+namespace lockstep {
 
 /// Reads a file to which another process appends lines.
 class LineFollower final {
@@ -30,4 +30,4 @@ class LineFollower final {
   std::string rest_;
 };
 
-}  // namespace lockstep::report
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+"""Checks over the sources that all JSON is read by core/json and that commands print by core/print only."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1])
+
+# Where each may stand, besides its own module.
+GATES = {
+    "JSON's library is included by core/json.hpp only": (r"include <nlohmann/(?!json_fwd\.hpp)", {"include/lockstep/core/json.hpp"}),
+    "JSON is parsed by core/json only": (r"[jJ]son::(parse|accept|sax_parse|from_(?!cbor))", set()),
+    # A rank's message to others of its job, flat, which may hold bytes and infinities.
+    "CBOR is between ranks only": (r"from_cbor", {"src/checkpoint/training_state_text.cpp"}),
+    # The bar of `pack` is the program's own; a kernel's assertion cannot call the library.
+    "commands print by core/print only": (r"fmt::print\(|std::c(out|err)\b|\b(printf|fprintf|fputs|puts|putchar)\(",
+                                          {"src/cli/pack_progress.cpp", "src/engine/gpu/kernels/vector_io.hpp",
+                                           "src/cli/export_metrics.cpp"}),  # a stream for csv_field()
+    # Each of these escapes what it writes; terminal_screen.cpp gets lines of printable().
+    "descriptors of the terminal are written by few": (r"write\((STD(OUT|ERR)_FILENO|options_\.descriptor)",
+                                                       {"src/runtime/watch/async_logger.cpp", "src/cli/terminal_screen.cpp", "src/run/progress.cpp"}),
+}
+
+sources = [path for folder in ("src", "include") for kind in ("*.cpp", "*.hpp", "*.cu") for path in (ROOT / folder).rglob(kind)]
+assert len(sources) > 300, len(sources)
+for rule, (pattern, allowed) in GATES.items():
+    found = {str(path.relative_to(ROOT)) for path in sources if re.search(pattern, path.read_text())}
+    assert found == allowed, f"{rule}: {sorted(found ^ allowed)}"
+print(f"{len(sources)} files, {len(GATES)} rules")
