@@ -3,7 +3,6 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
-#include "lockstep/core/input_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <algorithm>
@@ -121,8 +120,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest() const {
   std::vector<std::string> rejected;
   for (const std::int64_t step : steps()) {
     try {
-      require_input(file(step));
-      CheckpointReader reader(path_of(step), CheckpointUse::resume);
+      CheckpointReader reader(file(step), CheckpointUse::resume);
       reader.verify();
       return Found{
           .reader = std::move(reader), .path = path_of(step), .rejected = std::move(rejected)};

@@ -243,10 +243,12 @@ struct CheckpointReader::Contents {
   }
 };
 
-CheckpointReader::CheckpointReader(const std::string& path, CheckpointUse use)
-    : contents_(new Contents{.path = follow_file_link(path), .use = use, .file = {}}) {
-  contents_->file = h5::open_file(contents_->path);
-  within_memory(path, [this] { contents_->read_all_but_values(); });
+CheckpointReader::CheckpointReader(const FilePath& path, CheckpointUse use)
+    : contents_(new Contents{.path = path.text(), .use = use, .file = {}}) {
+  // A link that stands for a file is a user's; beneath a run directory none is followed.
+  if (path.follows_links()) contents_->path = follow_file_link(path.text());
+  contents_->file = h5::open_file(path.follows_links() ? FilePath(contents_->path) : path);
+  within_memory(path.text(), [this] { contents_->read_all_but_values(); });
 }
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
@@ -290,7 +292,7 @@ void CheckpointReader::verify() const {
   for (const auto& [slot, tensors] : optimizer()) verify_all(slot_group(slot), tensors);
 }
 
-Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {
+Checkpoint read_checkpoint(const FilePath& path, CheckpointUse use) {
   const CheckpointReader reader(path, use);
   const auto read_all = [&](const std::string& group,
                             const std::vector<CheckpointReader::Tensor>& tensors) {

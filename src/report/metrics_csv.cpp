@@ -73,7 +73,7 @@ std::size_t write_metrics_csv(const std::string& run, const std::string& kind, s
       fail(ExitStatus::bad_input,
            "{} has events of more than {} different fields in all (a table would be too wide); "
            "restore the file",
-           path, most_columns);
+           path.text(), most_columns);
     }
   });
   if (names.empty()) {

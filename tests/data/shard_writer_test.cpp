@@ -18,10 +18,10 @@ namespace {
 const ShardAttributes attributes{.classes = 4, .class_names = {}, .mean = {0.5F}, .std = {0.2F}};
 
 /// A shard as a packing leaves it before the attributes are known.
-void write_unfinished(const std::string& path) {
+void write_unfinished(const TemporaryFile& file) {
   SourceInfo info;
   info.image = {.channels = 1, .height = 2, .width = 2};
-  ShardWriter writer(path, info);
+  ShardWriter writer(file, info);
   for (std::int64_t label = 0; label < 4; ++label) {
     writer.append({.bytes = std::vector<std::byte>(4, std::byte{9}), .label = label});
   }
@@ -31,10 +31,11 @@ void write_unfinished(const std::string& path) {
 /// The same datasets as the HDF5 library makes them when it is told `write`.
 Failure finish_other(const std::function<void(const h5::File&)>& write) {
   const TemporaryDirectory directory;
-  h5::File file = h5::create_file(directory / "a.h5");
+  const TemporaryFile shard(directory / "a.h5");
+  h5::File file = h5::create_file(shard.path(), shard.file());
   write(file);
   h5::close_written(std::move(file));
-  return failure_of([&] { finish_shard(directory / "a.h5", attributes); });
+  return failure_of([&] { finish_shard(shard, attributes); });
 }
 
 const std::array<std::uint64_t, 4> dims{4, 2, 2, 1};
@@ -54,9 +55,11 @@ void checksums(const h5::File& file) {
 
 BOOST_AUTO_TEST_CASE(a_shard_of_this_packing_gets_its_attributes) {
   const TemporaryDirectory directory;
-  write_unfinished(directory / "a.h5");
+  TemporaryFile shard(directory / "a.h5");
+  write_unfinished(shard);
 
-  finish_shard(directory / "a.h5", attributes);
+  finish_shard(shard, attributes);
+  shard.publish();
 
   const ShardHeader header = verify_shard(directory / "a.h5");
   BOOST_TEST(header.samples == 4);

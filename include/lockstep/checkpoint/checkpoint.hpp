@@ -112,7 +112,7 @@ enum class CheckpointUse {
 /// (checksum, truncated, NaN in a tensor, wrong type). Checks every checksum that is present.
 class CheckpointReader final {
  public:
-  CheckpointReader(const std::string& path, CheckpointUse use);
+  CheckpointReader(const FilePath& path, CheckpointUse use);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;
   CheckpointReader& operator=(CheckpointReader&&) noexcept;
@@ -137,6 +137,6 @@ class CheckpointReader final {
 };
 
 /// Reads the whole file into memory.
-[[nodiscard]] Checkpoint read_checkpoint(const std::string& path, CheckpointUse use);
+[[nodiscard]] Checkpoint read_checkpoint(const FilePath& path, CheckpointUse use);
 
 }  // namespace lockstep
