@@ -17,7 +17,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -224,8 +223,7 @@ ExitStatus write_manifest(const std::vector<std::string>& paths,
   if (!arguments.output.empty()) {
     write_text_atomically(arguments.output, text);
   } else {
-    // A file or a pipe gets the bytes of the names, as sha256sum needs them.
-    fmt::print("{}", ::isatty(STDOUT_FILENO) == 1 ? escape_controls(text) : text);
+    print_exact(text);  // sha256sum needs the bytes of the names
   }
   return ExitStatus::ok;
 }

@@ -68,22 +68,22 @@ void Storage::read_filters() {
 }
 
 void Storage::read_layout() {
-  enum Class : std::uint8_t { compact, contiguous, chunked };
+  enum Class : std::uint8_t { compact_class, contiguous_class, chunked_class };
   Cursor cursor = node_.require(MessageType::layout, "layout");
   const std::uint8_t version = cursor.byte();
   if (version < 3 || version > 4) node_.refuse(fmt::format("version {} of the layout", version));
   switch (cursor.byte()) {
-    case compact:
+    case compact_class:
       info_.layout = Layout::compact;
       compact_ = cursor.bytes(cursor.number(2));
       break;
-    case contiguous: {
+    case contiguous_class: {
       info_.layout = Layout::contiguous;
       const std::uint64_t address = cursor.address();
       if (address != undefined) info_.offset = node_.input()->base() + address;
       break;
     }
-    case chunked:
+    case chunked_class:
       info_.layout = Layout::chunked;
       read_chunked_layout(cursor, version);
       break;

@@ -188,6 +188,26 @@ def a_shard_with_changed_bytes_is_read_or_refused(folder):
         assert set(statuses) <= {OK, BAD_INPUT}, statuses
 
 
+def a_compressed_tensor_takes_the_memory_of_its_pieces(folder):
+    """A file of a few megabytes whose values, which no model needs, would take half a gigabyte."""
+    path = checkpoint(folder).resolve()
+    with h5py.File(path, "r+") as file:
+        file["model"].create_dataset("large.weight", shape=(1 << 15, 1 << 12), dtype="f4", chunks=(64, 1 << 12), compression=1)
+        file["model/large.weight"][...] = 0
+    assert path.stat().st_size < 8 << 20
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (500 << 20, 500 << 20))
+    for args, status, words in ((["inspect", "--verify", path], BAD_INPUT, "large.weight"),
+                                (["eval", "--checkpoint", path, "--data", folder / "data", "--split", "train", "--threads", "1"],
+                                 BAD_INPUT, "large.weight")):
+        result = subprocess.run([LOCKSTEP, *map(str, args)], capture_output=True, text=True, env=environment(), preexec_fn=limit,
+                                timeout=SECONDS)
+        assert result.returncode == status and words in result.stderr, result
+        assert "memory" not in result.stderr, result.stderr
+
+
 if __name__ == "__main__":
     main([shards_that_lead_elsewhere_are_refused_by_every_command, a_checkpoint_that_leads_elsewhere_is_refused_and_exports_nothing,
-          a_text_whose_length_was_changed_is_refused, a_shard_with_changed_bytes_is_read_or_refused])
+          a_text_whose_length_was_changed_is_refused,
+          a_compressed_tensor_takes_the_memory_of_its_pieces, a_shard_with_changed_bytes_is_read_or_refused])
