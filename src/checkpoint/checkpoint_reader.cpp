@@ -60,10 +60,13 @@ void read_pieces(const Source& source, const std::string& object, const Take& ta
   const h5::Object dataset = h5::open_dataset(source.file, object);
   const h5::DatasetInfo info = h5::describe(dataset);
   h5::require_values(dataset, max_tensor_elements);
-  const std::uint64_t rows = info.dims.empty() ? 1 : info.dims[0];
+  // A shape may have 2^61 rows without values.
+  const std::uint64_t rows = info.elements == 0 ? 0 : info.dims.empty() ? 1 : info.dims[0];
   const std::uint64_t row = rows == 0 ? 0 : info.elements / rows;
-  const std::uint64_t at_once =
-      std::max<std::uint64_t>(1, piece_elements / std::max<std::uint64_t>(1, row));
+  // Whole chunks, so that each is decoded once.
+  const std::uint64_t chunk_rows = info.chunk_rows;
+  const std::uint64_t wanted = piece_elements / std::max<std::uint64_t>(1, row);
+  const std::uint64_t at_once = std::max<std::uint64_t>(1, wanted / chunk_rows) * chunk_rows;
   std::uint32_t checksum = 0;
   std::optional<std::uint64_t> bad;
   std::vector<float> piece;
@@ -240,6 +243,26 @@ struct CheckpointReader::Contents {
     }
     if (h5::exists(file, ema_group)) ema = list_tensors(source(), ema_group);
     optimizer = list_slots(source());
+    check_total();
+  }
+  /// Objects of several names may share values.
+  void check_total() const {
+    constexpr double best_compression = 1032;  // of deflate
+    double elements = 0;
+    const auto add = [&](const std::vector<Tensor>& tensors) {
+      for (const Tensor& tensor : tensors) {
+        elements += static_cast<double>(tensor.shape.elements());
+      }
+    };
+    add(model);
+    add(ema);
+    for (const auto& [slot, tensors] : optimizer) add(tensors);
+    const auto bytes = static_cast<double>(h5::file_bytes(file));
+    if (elements <= bytes * best_compression) return;
+    fail(ExitStatus::bad_input,
+         "{} says that it holds {:.0f} values in {:.0f} bytes (they would be stored several times "
+         "over); it is damaged",
+         path, elements, bytes);
   }
 };
 

@@ -259,6 +259,11 @@ ShardContents ShardFile::scan(const ClassNumbering& numbering) const {
   return contents;
 }
 
+void ShardFile::keep_chunks() const {
+  constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;
+  if (implementation_->images) h5::keep_chunks(implementation_->images, most_bytes);
+}
+
 void ShardFile::read(std::int64_t index, RawSample& sample) const {
   Implementation& self = *implementation_;
   const ShardHeader& header = self.header;
@@ -295,6 +300,7 @@ void ShardFile::read(std::int64_t index, RawSample& sample) const {
 
 ShardHeader verify_shard(const std::string& path) {
   const ShardFile shard(path);
+  shard.keep_chunks();
   static_cast<void>(shard.scan());
   const ShardHeader& header = shard.header();
   RawSample sample;

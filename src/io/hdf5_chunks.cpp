@@ -28,7 +28,12 @@ class ChunkList final {
   [[nodiscard]] const ChunkGrid& grid() const noexcept { return grid_; }
   [[nodiscard]] bool is_filtered() const noexcept { return is_filtered_; }
 
+  /// Counts the bytes of a block of the index.
+  void take_block(std::uint64_t bytes) { blocks_.take(bytes); }
+
   std::vector<Chunk> take() {
+    TakenBytes values(input_, "chunks");
+    for (const Chunk& chunk : list_) values.take(chunk.bytes);
     std::ranges::sort(list_, {}, &Chunk::number);
     if (std::ranges::adjacent_find(list_, {}, &Chunk::number) != list_.end()) {
       input_.damaged("an index lists a chunk twice");
@@ -86,6 +91,7 @@ class ChunkList final {
   const ChunkGrid& grid_;
   std::vector<std::size_t> axes_;  ///< of an array, the slowest first
   std::vector<Chunk> list_;
+  TakenBytes blocks_{input_, what};
   std::uint64_t added_ = 0;
 };
 
@@ -241,6 +247,7 @@ class ExtensibleArray final {
         read_data_blocks(cursor, {.bytes = bytes_, .first = first, .count = elements}, data_blocks);
       } else if (const std::uint64_t address = cursor.address(); address != undefined) {
         const std::uint64_t prefix = 14 + offset_bytes();
+        list_.take_block(prefix + 8 * data_blocks + 4);
         const Bytes secondary = input_.read_checked(address, prefix + 8 * data_blocks + 4, "EASB");
         Cursor pointers_of_block(input_, secondary, what);
         pointers_of_block.skip(prefix);
@@ -262,6 +269,7 @@ class ExtensibleArray final {
       const std::uint64_t address = pointers.address();
       if (address == undefined) continue;
       const std::uint64_t prefix = 14 + offset_bytes();
+      list_.take_block(prefix + elements.count * bytes_ + 4);
       const Bytes block =
           input_.read_checked(address, prefix + elements.count * bytes_ + 4, "EADB");
       Cursor cursor(input_, block, what);

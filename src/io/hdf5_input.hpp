@@ -3,6 +3,7 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/file_path.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -25,6 +26,24 @@ struct Link {
   std::uint64_t address = undefined;
   std::uint64_t order = 0;     ///< of creation, if the group stores it
   std::string_view kind = {};  ///< of another link: "a soft link"; empty: hard
+};
+
+/// All links of a group.
+class Links final {
+ public:
+  /// `links`: by name; `names`: in the order of children().
+  Links(std::vector<Link> links, std::vector<std::string> names) noexcept
+      : links_(std::move(links)), names_(std::move(names)) {}
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+  /// Null if there is none.
+  [[nodiscard]] const Link* find(const std::string& name) const {
+    const auto found = std::ranges::lower_bound(links_, name, {}, &Link::name);
+    return found != links_.end() && found->name == name ? &*found : nullptr;
+  }
+
+ private:
+  std::vector<Link> links_;
+  std::vector<std::string> names_;
 };
 
 /// The bytes of one opened file. Addresses begin after its user block. Thread-safe.
@@ -60,7 +79,7 @@ class Input final {
 
   /// Links of the group with its header at `address`, read once by `read`.
   template <typename Read>
-  const std::vector<Link>& links(std::uint64_t address, const Read& read) const {
+  const Links& links(std::uint64_t address, const Read& read) const {
     const std::lock_guard lock(links_mutex_);
     const auto found = links_.find(address);
     return found != links_.end() ? found->second : links_.emplace(address, read()).first->second;
@@ -80,7 +99,26 @@ class Input final {
   mutable Bytes window_;
   mutable std::uint64_t window_begin_ = 0;
   mutable std::mutex links_mutex_;
-  mutable std::map<std::uint64_t, std::vector<Link>> links_;  ///< by the group's address
+  mutable std::map<std::uint64_t, Links> links_;  ///< by the group's address
+};
+
+/// Counts the bytes of a structure's parts. They do not overlap, so all of them are not longer than
+/// the file: else the structure goes round, or shares parts, and might have no end.
+class TakenBytes final {
+ public:
+  TakenBytes(const Input& input, std::string_view what) noexcept : input_(&input), what_(what) {}
+  /// Error(bad_input).
+  void take(std::uint64_t bytes) {
+    if (bytes > input_->size() - taken_) {
+      input_->damaged(std::string(what_) + " would take more bytes than there are");
+    }
+    taken_ += bytes;
+  }
+
+ private:
+  const Input* input_;
+  std::string_view what_;
+  std::uint64_t taken_ = 0;
 };
 
 /// Takes little-endian values from the front of a block, and never reads past its end.

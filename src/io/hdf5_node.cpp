@@ -10,13 +10,31 @@ namespace lockstep::h5 {
 namespace {
 
 /// Of one object's header. Attributes above 64 KiB are stored outside of it.
-constexpr std::uint64_t max_header_bytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
 constexpr std::size_t max_continuations = 65'536;
 constexpr std::size_t max_links = 1'000'000;
 
 /// Whether a message is stored elsewhere, with others that are equal.
 bool is_shared(const Message& message) noexcept {
   return (message.flags & 0x02) != 0;
+}
+
+bool is_read(MessageType type) noexcept {
+  switch (type) {
+    case MessageType::dataspace:
+    case MessageType::link_info:
+    case MessageType::datatype:
+    case MessageType::link:
+    case MessageType::external_files:
+    case MessageType::layout:
+    case MessageType::filters:
+    case MessageType::attribute:
+    case MessageType::symbol_table:
+    case MessageType::attribute_info:
+      return true;
+    default:
+      return false;  // continuations are followed, others are of no use
+  }
 }
 
 /// The name in an attribute's message.
@@ -95,6 +113,17 @@ void Node::refuse(std::string_view feature) const {
        name(), feature);
 }
 
+void Node::take(std::uint64_t bytes) {
+  const std::uint64_t most = std::min(max_header_bytes, input_->size());
+  if (bytes > most - block_bytes_) {
+    fail(ExitStatus::bad_input,
+         "{} has a header of more than {} bytes (that is the limit); write it again with fewer "
+         "attributes",
+         name(), most);
+  }
+  block_bytes_ += bytes;
+}
+
 void Node::read_old_header() {
   constexpr std::string_view what = "an object header";
   const Bytes prefix = input_->read(address_, 16, what);
@@ -102,6 +131,7 @@ void Node::read_old_header() {
   cursor.expect(1);
   cursor.skip(7);  // number of messages, references
   const std::uint64_t bytes = cursor.number(4);
+  take(bytes);
   Bytes block = input_->read(address_ + prefix.size(), bytes, what);
   const std::size_t size = block.size();
   read_messages(std::move(block), 0, size);
@@ -121,7 +151,7 @@ void Node::read_new_header() {
   if ((flags & 0x10) != 0) cursor.skip(4);   // when attributes move to a heap
   const std::uint64_t bytes = cursor.number(std::size_t{1} << (flags & 0x03));
   const std::size_t prefix = start.size() - cursor.left();
-  if (bytes > max_header_bytes) input_->damaged("an object header is too long");
+  take(bytes);
   Bytes block = input_->read_checked(address_, prefix + bytes + 4, "OHDR");
   is_new_ = true;
   order_bytes_ = (flags & 0x04) != 0 ? 2 : 0;
@@ -138,6 +168,7 @@ void Node::read_messages(Bytes block, std::size_t first, std::size_t end) {
     const auto [address, bytes] = pending[next];
     if (bytes < 8 || next == max_continuations)
       input_->damaged("an object header goes on too long");
+    take(bytes);
     Bytes more =
         is_new_ ? input_->read_checked(address, bytes, "OCHK") : input_->read(address, bytes, what);
     const std::size_t size = more.size();
@@ -151,10 +182,6 @@ void Node::add_messages(Bytes block, std::size_t first, std::size_t end,
   constexpr std::string_view what = "a header message";
   constexpr std::uint8_t must_be_known = 0x80;
   constexpr std::uint64_t last_known = 0x18;
-  block_bytes_ += block.size();
-  if (block_bytes_ > std::min(max_header_bytes, input_->size())) {
-    input_->damaged("an object header goes on too long");
-  }
   blocks_.push_back(std::move(block));
   Cursor cursor(*input_, std::span(blocks_.back()).subspan(first, end - first), what);
   const std::size_t prefix = is_new_ ? 4 + order_bytes_ : 8;
@@ -172,7 +199,7 @@ void Node::add_messages(Bytes block, std::size_t first, std::size_t end,
       Cursor body(*input_, message.body, what);
       const std::uint64_t address = body.address();
       pending.push_back({.address = address, .bytes = body.number(8)});
-    } else {
+    } else if (is_read(message.type)) {
       messages_.push_back(message);
     }
   }
@@ -199,14 +226,14 @@ bool Node::is_dataset() const noexcept {
   return find(MessageType::layout) != nullptr;
 }
 
-const std::vector<Link>& Node::links() const {
+const Links& Node::links() const {
   return input_->links(address_, [this] { return read_links(*this); });
 }
 
 std::shared_ptr<const Node> Node::child(const std::string& name) const {
   if (!is_group()) return nullptr;
-  const auto found = std::ranges::find(links(), name, &Link::name);
-  if (found == links().end()) return nullptr;
+  const Link* found = links().find(name);
+  if (found == nullptr) return nullptr;
   if (!found->kind.empty()) {
     fail(ExitStatus::bad_input,
          "{} is {} (only objects of the file itself are read); store the object there",
@@ -228,7 +255,7 @@ const Storage& Node::storage() const {
   return *storage_;
 }
 
-std::vector<Link> read_links(const Node& group) {
+Links read_links(const Node& group) {
   const Input& input = *group.input();
   std::vector<Link> links;
   const auto add = [&](Link link) {
@@ -265,8 +292,12 @@ std::vector<Link> read_links(const Node& group) {
   if (std::ranges::adjacent_find(links, {}, &Link::name) != links.end()) {
     input.damaged(fmt::format("{} has two objects of a name", group.name()));
   }
-  if (is_ordered) std::ranges::stable_sort(links, {}, &Link::order);
-  return links;
+  std::vector<std::string> names(links.size());
+  std::vector<const Link*> order;
+  for (const Link& link : links) order.push_back(&link);
+  if (is_ordered) std::ranges::stable_sort(order, {}, &Link::order);
+  std::ranges::transform(order, names.begin(), [](const Link* link) { return link->name; });
+  return {std::move(links), std::move(names)};
 }
 
 std::vector<StoredAttribute> read_attributes(const Node& object) {

@@ -52,6 +52,7 @@ class Node final {
   ~Node();
 
   [[nodiscard]] const std::shared_ptr<const Input>& input() const noexcept { return input_; }
+  [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
   /// "FILE:/object", for messages; "FILE" for the root.
   [[nodiscard]] std::string name() const;
   [[nodiscard]] std::string name_of(const std::string& child) const;
@@ -64,8 +65,8 @@ class Node final {
   [[nodiscard]] Cursor require(MessageType type, std::string_view what) const;
   [[nodiscard]] const std::vector<Message>& messages() const noexcept { return messages_; }
 
-  /// Of a group, in the order of children().
-  [[nodiscard]] const std::vector<Link>& links() const;
+  /// Of a group.
+  [[nodiscard]] const Links& links() const;
   /// The object of that name; null if it is absent. Error(bad_input) if the link is not hard.
   [[nodiscard]] std::shared_ptr<const Node> child(const std::string& name) const;
   [[nodiscard]] const std::vector<StoredAttribute>& attributes() const;
@@ -76,6 +77,8 @@ class Node final {
   [[noreturn]] void refuse(std::string_view feature) const;
 
  private:
+  /// Error(bad_input), before a block of the header is read, if all together are too long.
+  void take(std::uint64_t bytes);
   void read_old_header();
   void read_new_header();
   /// Where a header goes on.
@@ -102,7 +105,7 @@ class Node final {
   mutable std::unique_ptr<const Storage> storage_;
 };
 
-[[nodiscard]] std::vector<Link> read_links(const Node& group);
+[[nodiscard]] Links read_links(const Node& group);
 [[nodiscard]] std::vector<StoredAttribute> read_attributes(const Node& object);
 
 }  // namespace lockstep::h5

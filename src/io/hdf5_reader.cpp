@@ -17,7 +17,9 @@ Object find(const Object& parent, std::string_view path) {
   Object object = parent;
   if (path.starts_with('/')) {
     const auto& input = parent.node().input();
-    object = Object(std::make_shared<const Node>(input, "", input->root()));
+    if (parent.node().address() != input->root()) {
+      object = Object(std::make_shared<const Node>(input, "", input->root()));
+    }
   }
   while (object && !path.empty()) {
     const std::string name(path.substr(0, path.find('/')));
@@ -50,13 +52,11 @@ bool exists(const Object& parent, const std::string& name) {
 std::vector<std::string> children(const Object& parent, const std::string& group,
                                   std::size_t max_children) {
   const Object opened = open_group(parent, group);
-  const std::vector<Link>& links = opened.node().links();
-  if (links.size() > max_children) {
+  const std::vector<std::string>& names = opened.node().links().names();
+  if (names.size() > max_children) {
     fail(ExitStatus::bad_input, "{} holds more than {} objects (that is the limit); check the file",
          opened.node().name(), max_children);
   }
-  std::vector<std::string> names(links.size());
-  std::ranges::transform(links, names.begin(), &Link::name);
   return names;
 }
 
@@ -74,6 +74,10 @@ Object open_dataset(const Object& parent, const std::string& name) {
   fail(ExitStatus::bad_input,
        "{} is not a dataset (a group or type is there); check what wrote the file",
        dataset.node().name());
+}
+
+std::uint64_t file_bytes(const Object& object) {
+  return object.node().input()->size();
 }
 
 std::string to_string(const DatasetInfo& info) {

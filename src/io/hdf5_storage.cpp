@@ -105,6 +105,7 @@ void Storage::read_chunked_layout(Cursor cursor, std::uint8_t version) {
   std::vector<std::uint64_t> extent;
   for (std::uint64_t axis = 0; axis + 1 < axes; ++axis) extent.push_back(cursor.number(width));
   cursor.skip(width);
+  info_.chunk_rows = std::max<std::uint64_t>(1, extent.front());
   set_grid(std::move(extent));
   if (version == 3) return;
   constexpr std::uint64_t unfiltered_edges = 0x01;
@@ -172,10 +173,16 @@ const Chunk& Storage::find_chunk(std::uint64_t number) const {
   return *found;
 }
 
+void Storage::keep(std::uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  kept_bytes_ = bytes;
+}
+
 std::shared_ptr<const Bytes> Storage::chunk(std::uint64_t number) const {
   {
     const std::lock_guard lock(mutex_);
-    if (last_ != nullptr && last_number_ == number) return last_;
+    const auto known = std::ranges::find(decoded_, number, &Decoded::number);
+    if (known != decoded_.end()) return known->values;
   }
   const Chunk& chunk = find_chunk(number);
   // Before memory is taken for what a damaged file claims.
@@ -186,8 +193,10 @@ std::shared_ptr<const Bytes> Storage::chunk(std::uint64_t number) const {
       undo_filters(node_.input()->read(chunk.address, chunk.bytes, "a chunk"), filters_,
                    chunk.skipped_filters, info_.element.size, grid_.chunk_bytes, node_.name()));
   const std::lock_guard lock(mutex_);
-  last_ = values;
-  last_number_ = number;
+  decoded_.push_back({.number = number, .values = values});
+  while (decoded_.size() > 1 && decoded_.size() * grid_.chunk_bytes > kept_bytes_) {
+    decoded_.pop_front();
+  }
   return values;
 }
 

@@ -4,6 +4,7 @@
 #include "hdf5_node.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,7 +57,9 @@ class Storage final {
   [[nodiscard]] std::span<const std::byte> compact() const noexcept { return compact_; }
   /// Error(bad_input) unless the file can hold the values.
   void require_values() const;
-  /// A chunk without filters. The last one is kept. Error(bad_input) if it was never written.
+  void keep(std::uint64_t bytes) const;
+  /// A chunk without filters. The last one is kept, and others up to keep(). Error(bad_input) if it
+  /// was never written.
   [[nodiscard]] std::shared_ptr<const Bytes> chunk(std::uint64_t number) const;
 
  private:
@@ -76,8 +79,12 @@ class Storage final {
 
   mutable std::mutex mutex_;
   mutable std::optional<std::vector<Chunk>> chunks_;
-  mutable std::uint64_t last_number_ = 0;
-  mutable std::shared_ptr<const Bytes> last_;
+  struct Decoded {
+    std::uint64_t number;
+    std::shared_ptr<const Bytes> values;
+  };
+  mutable std::deque<Decoded> decoded_;  ///< the last one at the end
+  mutable std::uint64_t kept_bytes_ = 0;
 };
 
 enum Filter : std::uint16_t { deflate = 1, shuffle = 2, fletcher32 = 3 };

@@ -18,24 +18,6 @@ std::size_t bytes_of(std::uint64_t limit) noexcept {
   return static_cast<std::size_t>(std::bit_width(limit | 1) - 1) / 8 + 1;
 }
 
-/// Counts the bytes of the nodes from a tree's root to the current one, which are in memory, and in
-/// the file only once.
-class PathBytes final {
- public:
-  PathBytes(const Input& input, std::uint64_t& sum, std::uint64_t bytes)
-      : sum_(sum), bytes_(bytes) {
-    if (!input.holds(0, sum) || !input.holds(sum, bytes)) input.damaged("a tree goes round");
-    sum_ += bytes_;
-  }
-  PathBytes(const PathBytes&) = delete;
-  PathBytes& operator=(const PathBytes&) = delete;
-  ~PathBytes() { sum_ -= bytes_; }
-
- private:
-  std::uint64_t& sum_;
-  std::uint64_t bytes_;
-};
-
 /// A version 2 B-tree. Each node takes the same number of bytes.
 class Tree2 final {
  public:
@@ -103,7 +85,7 @@ class Tree2 final {
     if (records == 0 || records > level.records) input_.damaged(what);
     const std::uint64_t bytes =
         overhead + records * record_bytes_ + (height > 0 ? (records + 1) * level.pointer_bytes : 0);
-    const PathBytes path(input_, path_bytes_, bytes);
+    taken_.take(bytes);
     const Bytes node = input_.read_checked(address, bytes, height > 0 ? "BTIN" : "BTLF");
     Cursor cursor(input_, node, what);
     cursor.skip(4);
@@ -133,7 +115,7 @@ class Tree2 final {
   std::uint64_t root_records_ = 0;
   std::uint64_t total_ = 0;
   std::uint64_t visited_ = 0;
-  std::uint64_t path_bytes_ = 0;
+  TakenBytes taken_{input_, what};
   std::vector<Level> levels_;
 };
 
@@ -194,12 +176,6 @@ class FractalHeap final {
     std::uint64_t bytes;
   };
 
-  /// Error unless the file can hold these bytes beside all that were taken before.
-  void take(std::uint64_t& taken, std::uint64_t bytes) const {
-    if (!input_.holds(taken, bytes)) input_.damaged("a heap holds more than the file");
-    taken += bytes;
-  }
-
   std::span<const std::byte> huge_object(Cursor id) {
     Place place{};
     if (id_bytes_ >= 17) {
@@ -211,7 +187,7 @@ class FractalHeap final {
       if (found == huge_places_->end()) input_.damaged("a heap lacks an object");
       place = found->second;
     }
-    take(object_bytes_, place.bytes);
+    objects_.take(place.bytes);
     huge_ = input_.read(place.address, place.bytes, "an object of a heap");
     return huge_;
   }
@@ -226,7 +202,7 @@ class FractalHeap final {
   }
 
   std::span<const std::byte> managed_object(std::uint64_t offset, std::uint64_t bytes) {
-    take(object_bytes_, bytes);
+    objects_.take(bytes);
     auto block = blocks_.upper_bound(offset);
     if (block == blocks_.begin() ||
         offset - std::prev(block)->first >= std::prev(block)->second.size()) {
@@ -264,7 +240,7 @@ class FractalHeap final {
       bytes = block_bytes(row);
       const std::uint64_t row_start = row == 0 ? 0 : width_ * bytes;
       const std::uint64_t column = (relative - row_start) / bytes;
-      const Bytes block = read_indirect(address, rows);
+      const Bytes& block = read_indirect(address, rows);
       Cursor cursor(input_, block, what);
       cursor.skip(prefix_bytes() + 8 * (row * width_ + column));
       address = cursor.address();
@@ -274,13 +250,18 @@ class FractalHeap final {
       rows = static_cast<std::uint64_t>(std::bit_width(bytes / (width_ * start_)));
     }
     if (offset - first >= bytes) input_.damaged(what);
-    take(block_bytes_, bytes);
+    taken_.take(bytes);
     return blocks_.insert_or_assign(first, read_direct(address, bytes)).first;
   }
 
   /// An indirect block holds an address for each block of its rows.
-  Bytes read_indirect(std::uint64_t address, std::uint64_t rows) const {
-    return input_.read_checked(address, prefix_bytes() + 8 * rows * width_ + 4, "FHIB");
+  const Bytes& read_indirect(std::uint64_t address, std::uint64_t rows) {
+    const std::uint64_t bytes = prefix_bytes() + 8 * rows * width_ + 4;
+    const auto known = indirect_.find(address);
+    if (known != indirect_.end() && known->second.size() == bytes) return known->second;
+    taken_.take(bytes);
+    Bytes block = input_.read_checked(address, bytes, "FHIB");
+    return indirect_.insert_or_assign(address, std::move(block)).first->second;
   }
 
   Bytes read_direct(std::uint64_t address, std::uint64_t bytes) const {
@@ -307,9 +288,10 @@ class FractalHeap final {
   std::size_t heap_bits_ = 0;
   std::uint64_t root_ = undefined;
   std::uint64_t root_rows_ = 0;
-  Blocks blocks_;  ///< that were read, by offset
-  std::uint64_t block_bytes_ = 0;
-  std::uint64_t object_bytes_ = 0;
+  Blocks blocks_;                            ///< that were read, by offset
+  std::map<std::uint64_t, Bytes> indirect_;  ///< by address
+  TakenBytes taken_{input_, what};
+  TakenBytes objects_{input_, what};
   std::optional<std::map<std::uint64_t, Place>> huge_places_;  ///< by id
   Bytes huge_;                                                 ///< the last one that was read
 };
@@ -319,31 +301,31 @@ using Leaf = std::function<void(Cursor& cursor, std::uint64_t entries)>;
 /// A version 1 B-tree: calls `visit` with the entries of each leaf, from left to right.
 class Tree1 final {
  public:
-  Tree1(const Input& input, std::uint8_t type, std::size_t key_bytes, const Leaf& visit)
-      : input_(input), type_(type), key_bytes_(key_bytes), visit_(visit) {}
+  Tree1(const Input& input, std::uint8_t type, std::size_t key_bytes, TakenBytes& taken,
+        const Leaf& visit)
+      : input_(input), type_(type), key_bytes_(key_bytes), taken_(taken), visit_(visit) {}
 
   void visit(std::uint64_t root) {
     const Bytes start = input_.read_block(root, prefix_bytes, "TREE");
     Cursor cursor(input_, start, what);
     cursor.skip(5);
-    visit_node(root, cursor.byte());
+    visit_node(root, cursor.byte(), true);
   }
 
  private:
   static constexpr std::string_view what = "a B-tree";
   static constexpr std::uint64_t prefix_bytes = 24;
 
-  void visit_node(std::uint64_t address, std::uint64_t level) {
+  void visit_node(std::uint64_t address, std::uint64_t level, bool is_root) {
     const Bytes start = input_.read_block(address, prefix_bytes, "TREE");
     Cursor cursor(input_, start, what);
     cursor.skip(4);
     cursor.expect(type_);
     cursor.expect(static_cast<std::uint8_t>(level));
     const std::uint64_t entries = cursor.number(2);
-    // Only a root may be empty; others would let a damaged tree go on without end.
-    if (entries == 0 && path_bytes_ > 0) input_.damaged(what);
+    if (entries == 0 && !is_root) input_.damaged(what);
     const std::uint64_t bytes = entries * (key_bytes_ + 8) + key_bytes_;
-    const PathBytes path(input_, path_bytes_, prefix_bytes + bytes);
+    taken_.take(prefix_bytes + bytes);
     const Bytes rest = input_.read(address + prefix_bytes, bytes, what);
     Cursor body(input_, rest, what);
     if (level == 0) {
@@ -352,15 +334,15 @@ class Tree1 final {
     }
     for (std::uint64_t i = 0; i < entries; ++i) {
       body.skip(key_bytes_);
-      visit_node(body.address(), level - 1);
+      visit_node(body.address(), level - 1, false);
     }
   }
 
   const Input& input_;
   std::uint8_t type_;
   std::size_t key_bytes_;
+  TakenBytes& taken_;
   const Leaf& visit_;
-  std::uint64_t path_bytes_ = 0;
 };
 
 }  // namespace
@@ -390,15 +372,14 @@ void visit_symbols(const Input& input, std::uint64_t tree, std::uint64_t heap,
   const std::uint64_t names_bytes = heap_cursor.number(8);
   heap_cursor.skip(8);  // free space
   const Bytes names = input.read(heap_cursor.address(), names_bytes, "the names of a group");
-  std::uint64_t taken = 0;
+  TakenBytes taken(input, what);
+  TakenBytes name_bytes(input, "names of a group");
   const auto name_at = [&](std::uint64_t offset) {
     Cursor cursor(input, names, "a name");
     cursor.skip(offset);
     const auto rest = cursor.bytes(cursor.left());
     const auto bytes = std::ranges::find(rest, std::byte{0}) - rest.begin();
-    // Each name is in the heap once.
-    taken += static_cast<std::uint64_t>(bytes);
-    if (taken > names.size()) input.damaged("names of a group overlap");
+    name_bytes.take(static_cast<std::uint64_t>(bytes));
     return std::string(reinterpret_cast<const char*>(rest.data()), static_cast<std::size_t>(bytes));
   };
   const Leaf leaf = [&](Cursor& cursor, std::uint64_t entries) {
@@ -413,6 +394,7 @@ void visit_symbols(const Input& input, std::uint64_t tree, std::uint64_t heap,
       const std::uint64_t symbols = start.number(2);
       if (symbols == 0) input.damaged(what);
       constexpr std::uint64_t entry_bytes = 40;
+      taken.take(prefix.size() + symbols * entry_bytes);
       const Bytes table = input.read(address + prefix.size(), symbols * entry_bytes, what);
       for (std::uint64_t s = 0; s < symbols; ++s) {
         Cursor entry(input, std::span(table).subspan(s * entry_bytes, entry_bytes), what);
@@ -421,7 +403,7 @@ void visit_symbols(const Input& input, std::uint64_t tree, std::uint64_t heap,
       }
     }
   };
-  Tree1(input, 0, 8, leaf).visit(tree);
+  Tree1(input, 0, 8, taken, leaf).visit(tree);
 }
 
 void visit_chunk_entries(const Input& input, std::uint64_t tree, std::size_t axes,
@@ -433,7 +415,8 @@ void visit_chunk_entries(const Input& input, std::uint64_t tree, std::size_t axe
       visit(key, cursor.address());
     }
   };
-  Tree1(input, 1, key_bytes, leaf).visit(tree);
+  TakenBytes taken(input, "an index of chunks");
+  Tree1(input, 1, key_bytes, taken, leaf).visit(tree);
 }
 
 const std::map<std::uint64_t, GlobalHeap::Place>& GlobalHeap::places(std::uint64_t collection) {
@@ -445,11 +428,8 @@ const std::map<std::uint64_t, GlobalHeap::Place>& GlobalHeap::places(std::uint64
   start.expect(1);
   start.skip(3);
   const std::uint64_t size = start.number(8);
-  // Collections do not overlap, so all of them together are not longer than the file.
-  if (size < header.size() || !input_.holds(taken_, size) || !input_.holds(collection, size)) {
-    input_.damaged(what);
-  }
-  taken_ += size;
+  if (size < header.size() || !input_.holds(collection, size)) input_.damaged(what);
+  taken_.take(size);
   std::map<std::uint64_t, Place> places;
   constexpr std::uint64_t prefix_bytes = 16;
   std::uint64_t at = header.size();

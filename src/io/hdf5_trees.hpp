@@ -42,7 +42,7 @@ void visit_chunk_entries(const Input& input, std::uint64_t tree, std::size_t axe
 /// Values of variable length, which are stored in collections.
 class GlobalHeap final {
  public:
-  explicit GlobalHeap(const Input& input) noexcept : input_(input) {}
+  explicit GlobalHeap(const Input& input) noexcept : input_(input), taken_(input, what) {}
   /// The first `bytes` of object `index`. Error(bad_input) if it is shorter.
   [[nodiscard]] std::string read(std::uint64_t collection, std::uint64_t index,
                                  std::uint64_t bytes);
@@ -57,7 +57,7 @@ class GlobalHeap final {
 
   const Input& input_;
   std::map<std::uint64_t, std::map<std::uint64_t, Place>> collections_;
-  std::uint64_t taken_ = 0;  ///< bytes of all collections
+  TakenBytes taken_;
 };
 
 }  // namespace lockstep::h5

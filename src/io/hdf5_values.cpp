@@ -187,6 +187,10 @@ std::vector<T> read_values(const Object& parent, const std::string& name,
   return values;
 }
 
+void keep_chunks(const Object& dataset, std::uint64_t bytes) {
+  dataset.node().storage().keep(bytes);
+}
+
 void require_values(const Object& dataset, std::uint64_t max_elements) {
   const Storage& storage = dataset.node().storage();
   if (storage.info().elements > max_elements) {

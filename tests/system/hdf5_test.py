@@ -3,6 +3,7 @@
 
 import resource
 import struct
+import zlib
 
 from harness import *  # noqa: F403
 
@@ -207,7 +208,76 @@ def a_compressed_tensor_takes_the_memory_of_its_pieces(folder):
         assert "memory" not in result.stderr, result.stderr
 
 
+def chunked_shard(folder, name):
+    path = folder / name / "train-00000-of-00001.h5"
+    path.parent.mkdir()
+    with h5py.File(path, "w") as file:
+        file["images"] = np.zeros((32, 4, 4, 1), "u1")
+        file.create_dataset("labels", data=np.arange(32) % 4, chunks=(1,))
+        places = [file["labels"].id.get_chunk_info(i).byte_offset for i in range(32)]
+    return path, bytearray(path.read_bytes()), places
+
+
+def parts_that_are_shared_or_go_round_are_refused(folder):
+    """Without a limit, each of these small files would be read for hours."""
+    path, data, places = chunked_shard(folder, "tree")  # nodes of a B-tree that are below many others
+    key = struct.pack("<IIQQ", 8, 0, 0, 0)
+
+    def add(level, entries, child):
+        data.extend(b"TREE" + bytes([1, level]) + struct.pack("<H", entries) + b"\xff" * 16 + (key + struct.pack("<Q", child)) * entries
+                    + key)
+        return len(data) - 24 - entries * (len(key) + 8) - len(key)
+    root = data.index(b"TREE\x01")
+    node = add(0, 1, places[0])
+    for level in range(1, 100):
+        node = add(level, 1, node)
+    for level in (100, 101):
+        node = add(level, 4100, node)
+    at = data.index(struct.pack("<BBBQ", 3, 2, 2, root)) + 3  # the layout: version, chunked, two axes
+    data[at:at + 8] = struct.pack("<Q", node)
+    data[40:48] = struct.pack("<Q", len(data))
+    path.write_bytes(data)
+    assert "would take more bytes" in run(["inspect", path.parent], expect=BAD_INPUT)
+
+    path = folder / "train-00000-of-00001.h5"  # chunks that are all stored in one place
+    with h5py.File(path, "w") as file:
+        file["labels"] = np.zeros(64, "i8")
+        images = file.create_dataset("images", (64, 8, 8, 1), "u1", chunks=(1, 512, 512, 1), maxshape=(64, None, None, 1),
+                                     compression="gzip")
+        images.id.write_direct_chunk((0, 0, 0, 0), zlib.compress(bytes(512 * 512)))
+        for i in range(1, 64):
+            images.id.write_direct_chunk((i, 0, 0, 0), b"%08d" % i)
+        chunks = [images.id.get_chunk_info(i) for i in range(64)]
+    data = bytearray(path.read_bytes())
+    for i, chunk in enumerate(chunks):
+        key = struct.pack("<II5Q", chunk.size, 0, i, 0, 0, 0, 0)
+        at = data.index(key + struct.pack("<Q", chunk.byte_offset))
+        data[at:at + 4] = struct.pack("<I", chunks[0].size)
+        data[at + len(key):at + len(key) + 8] = struct.pack("<Q", chunks[0].byte_offset)
+    path.write_bytes(data)
+    assert "chunks would take more bytes" in run(["inspect", "--verify", path], expect=BAD_INPUT)
+
+    weights = folder / "weights.h5"  # rows without end that hold no values
+    with h5py.File(weights, "w") as file:
+        file["model/a"] = np.zeros(3, "f4")
+        file.create_dataset("model/b", (1 << 61, 0), "f4")
+    run(["inspect", "--verify", weights])
+
+    header = folder / "header.h5"  # an object header of 3 GB
+    with h5py.File(header, "w") as file:
+        file["model/a"] = np.zeros(3, "f4")
+    data = bytearray(header.read_bytes())
+    data[64:72] = struct.pack("<Q", len(data))
+    data[40:48] = struct.pack("<Q", len(data) + 16 + (3 << 30))
+    header.write_bytes(data + struct.pack("<BBHII4x", 1, 0, 1, 1, 3 << 30))
+    os.truncate(header, len(data) + 16 + (3 << 30))
+    result = subprocess.run([LOCKSTEP, "inspect", header], capture_output=True, text=True, env=environment(), preexec_fn=limit_memory,
+                            timeout=SECONDS)
+    assert result.returncode == BAD_INPUT and "header of more than 16777216 bytes" in result.stderr, result
+
+
 if __name__ == "__main__":
     main([shards_that_lead_elsewhere_are_refused_by_every_command, a_checkpoint_that_leads_elsewhere_is_refused_and_exports_nothing,
           a_text_whose_length_was_changed_is_refused,
-          a_compressed_tensor_takes_the_memory_of_its_pieces, a_shard_with_changed_bytes_is_read_or_refused])
+          a_compressed_tensor_takes_the_memory_of_its_pieces, parts_that_are_shared_or_go_round_are_refused,
+          a_shard_with_changed_bytes_is_read_or_refused])

@@ -86,6 +86,8 @@ class ShardFile final {
   /// Reads all labels, offsets and checksums in pieces. Checks that labels are in [0, classes) and
   /// that offsets increase and end within the file. With a numbering, `checksum` is that of the
   /// shard with its labels stored so.
+  /// Keeps more decoded chunks, for samples that are read in order.
+  void keep_chunks() const;
   [[nodiscard]] ShardContents scan(const ClassNumbering& numbering = {}) const;
   /// Checks the sample's checksum, if present. index in [0, samples).
   void read(std::int64_t index, RawSample& sample) const;

@@ -66,11 +66,14 @@ struct DatasetInfo {
   std::uint64_t elements = 0;  ///< product of `dims`; with the element size below 2^62
   ElementType element;
   Layout layout = Layout::contiguous;
+  std::uint64_t chunk_rows = 1;  ///< of the outermost axis in a chunk; 1 without chunks
   std::vector<std::string> filters;
   /// File offset of contiguous values, bytes; nullopt for other layouts and if no storage was ever
   /// allocated.
   std::optional<std::uint64_t> offset;
 };
+/// Of the whole file.
+[[nodiscard]] std::uint64_t file_bytes(const Object& object);
 [[nodiscard]] std::string to_string(const DatasetInfo& info);  ///< "10x28x28x1 uint8"
 
 [[nodiscard]] DatasetInfo describe(const Object& dataset);
@@ -87,9 +90,13 @@ template <typename T>
                                          std::uint64_t max_elements);
 /// Reads rows [first, first + count) of the outermost axis into `values`, whose size must match
 /// exactly. Without axes there is one row.
+/// Of chunked values, the chunk that was decoded last is kept; keep_chunks() keeps more.
 template <typename T>
 void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
                std::span<T> values);
+
+/// Keeps decoded chunks of up to `bytes` in memory, for rows that are read in order.
+void keep_chunks(const Object& dataset, std::uint64_t bytes);
 
 /// Attributes: nullopt if absent, Error(bad_input) for a wrong type class or shape. Strings may
 /// have fixed or variable length, as h5py writes them, and end at their first zero byte.
