@@ -12,22 +12,6 @@
 #include <filesystem>
 
 namespace lockstep {
-namespace {
-
-void require_own_file(const FilePath& path, const struct stat& status, const char* suggestion) {
-  const std::string kind = special_kind(status.st_mode);
-  if (!kind.empty()) {
-    fail(ExitStatus::cannot_write, "cannot write {} (it is {}, not a file); {}", path.text(), kind,
-         suggestion);
-  }
-  if (status.st_nlink <= 1) return;
-  fail(ExitStatus::cannot_write,
-       "cannot write {} (it has {} hard links, and the others would change with it); {}",
-       path.text(), status.st_nlink, suggestion);
-}
-
-}  // namespace
-
 void require_output(const char* option, const std::string& path, Existing existing) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) {
@@ -60,6 +44,18 @@ void require_other_than(const char* option, const std::string& path, const char*
   if (!std::filesystem::equivalent(path, input, absent)) return;
   fail(ExitStatus::usage, "{} {} is {} itself (it would be lost); choose another", option, path,
        what);
+}
+
+void require_own_file(const FilePath& path, const struct stat& status, const char* suggestion) {
+  const std::string kind = special_kind(status.st_mode);
+  if (!kind.empty()) {
+    fail(ExitStatus::cannot_write, "cannot write {} (it is {}, not a file); {}", path.text(), kind,
+         suggestion);
+  }
+  if (status.st_nlink <= 1) return;
+  fail(ExitStatus::cannot_write,
+       "cannot write {} (it has {} hard links, and the others would change with it); {}",
+       path.text(), status.st_nlink, suggestion);
 }
 
 void require_file_or_absent(const FilePath& path, const char* suggestion) {

@@ -129,6 +129,19 @@ struct ShardOrder {
   std::int64_t samples_before = 0;  ///< of the latter
 };
 
+/// Whether these can be samples of the source: who wrote the record is not known.
+bool are_of(const PackSource& source, const std::vector<SkippedSample>& samples) {
+  return std::ranges::all_of(samples, [&](const SkippedSample& sample) {
+    return sample.index >= 0 && sample.index < source.samples(sample.part);
+  });
+}
+
+/// The same for the record of a shard.
+bool is_of(const PackSource& source, SourcePart part, const ShardRecord& record) {
+  PixelStatistics statistics(part == SourcePart::train ? channels_of(source.info()) : 0);
+  return record.counts.size() == statistics.counts().size() && are_of(source, record.skipped);
+}
+
 /// Whether a sample that was skipped can be read now.
 bool is_any_readable(PackSource& source, const std::vector<SkippedSample>& skipped) {
   RawSample sample;
@@ -154,6 +167,7 @@ ShardOrder order_shards(PackSource& source, const std::vector<ShardTask>& tasks,
       const auto found = unfinished.find(tasks[i].name);
       // Without --on-bad skip, packing it again fails and names the bad sample.
       if (!found || (options.on_bad == OnBad::stop && !found->skipped.empty())) continue;
+      if (!is_of(source, tasks[i].part, *found)) continue;
       if (is_any_readable(source, found->skipped)) continue;  // replaced since
       add(record, *found);
       is_finished[i] = 1;
@@ -244,6 +258,7 @@ std::optional<PackResult> find_finished(PackSource& source, const PackSettings& 
   for (const auto& [part, index] : found->skipped_at) {
     skipped.push_back({.part = part, .index = index, .reason = {}});
   }
+  if (!are_of(source, skipped)) return std::nullopt;
   if (is_any_readable(source, skipped)) {
     fail(ExitStatus::usage,
          "{} holds shards without images that were skipped and can be read now ({} lists them); "
@@ -274,9 +289,9 @@ void begin_publishing(const PackSource& source, const ShardRecord& record,
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
     const bool has_list = !record.skipped.empty() || !source.info().fates.unused().empty();
-    const std::string list = (fs::path(unfinished.directory()) / skipped_list_name).string();
+    const FilePath list = unfinished.file(skipped_list_name);
     if (has_list) write_skipped_list(list, source, record.skipped);
-    require_most_of_each_class(source, record.skipped, list);
+    require_most_of_each_class(source, record.skipped, list.text());
     unfinished.begin_publishing();
     if (has_list) {
       write_skipped_list((fs::path(options.directory) / skipped_list_name).string(), source,
@@ -325,6 +340,9 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
   require_same_source(source, comm);
   std::vector<ShardTask> tasks;
   PackSettings settings;
+  collectively(comm, [&] {
+    if (comm.rank() == 0) make_directories(options.directory, "choose another --output");
+  });
   UnfinishedPacking unfinished(options.directory);
   std::optional<PackResult> finished;  // rank 0's
   collectively(comm, [&] {

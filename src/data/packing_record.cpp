@@ -3,8 +3,6 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/text_file.hpp"
 
-#include <filesystem>
-
 namespace lockstep {
 namespace {
 
@@ -100,10 +98,9 @@ std::optional<PackResult> parse_packing_record(const std::string& text,
 
 std::optional<PackResult> read_packing_record(const std::string& directory,
                                               const PackSettings& settings) {
-  const auto path = std::filesystem::path(directory) / packing_record_name;
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  return parse_packing_record(read_text_file(path.string()), settings);
+  const FilePath path = OpenDirectory(directory) / packing_record_name;
+  if (!path.exists()) return std::nullopt;
+  return parse_packing_record(read_text_file(path), settings);
 }
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-void write_skipped_list(const std::string& path, const PackSource& source,
+void write_skipped_list(const FilePath& path, const PackSource& source,
                         const std::vector<SkippedSample>& skipped) {
   std::string text;
   const auto add = [&](const std::string& entry, const std::string& reason) {

@@ -2,72 +2,86 @@
 
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/input_file.hpp"
 #include "lockstep/core/text_file.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <sstream>
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view record_ending = ".json";
 constexpr const char* settings_name = "settings.txt";
 constexpr const char* publishing_name = "publishing";
+constexpr const char* other_output = "choose another --output";
 
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
+/// The size of a file that may be a packing's: of a link, or a file with a second hard link, nobody
+/// knows whose contents it has.
+std::optional<std::uint64_t> size_of_own(const FilePath& path) {
+  struct stat status {};
+  if (!path.get_status(status) || !S_ISREG(status.st_mode) || status.st_nlink > 1) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint64_t>(status.st_size);
 }
 
 /// Nothing if the directory is not there.
-std::vector<std::string> visible_names(const std::string& directory) {
-  return exists(directory) ? names_in(directory) : std::vector<std::string>();
-}
-
-std::vector<fs::path> shards_in(const std::string& directory) {
-  std::vector<fs::path> found;
-  for (const std::string& file : visible_names(directory)) {
-    const auto name = parse_shard_name(file);
-    if (name && (name->split == "train" || name->split == "val")) {
-      found.push_back(fs::path(directory) / file);
-    }
-  }
-  return found;
+std::vector<std::string> visible_names(const FilePath& directory) {
+  return directory.exists() ? names_in(directory) : std::vector<std::string>();
 }
 
 /// Shards, and the lists beside them.
-std::vector<fs::path> files_to_replace(const std::string& directory) {
-  std::vector<fs::path> files = shards_in(directory);
+std::vector<FilePath> files_to_replace(const OpenDirectory& directory) {
+  std::vector<FilePath> files;
+  for (const std::string& file : names_in(directory / ".")) {
+    const auto name = parse_shard_name(file);
+    if (name && (name->split == "train" || name->split == "val")) {
+      files.push_back(directory / file);
+    }
+  }
   for (const char* name : {skipped_list_name, packing_record_name}) {
-    const fs::path path = fs::path(directory) / name;
-    if (exists(path.string())) files.push_back(path);
+    if ((directory / name).exists()) files.push_back(directory / name);
   }
   return files;
 }
 
-void remove_old(const std::string& directory) {
-  for (const fs::path& path : files_to_replace(directory)) {
-    std::error_code error;
-    fs::remove(path, error);
-    if (error) {
+void remove_old(const OpenDirectory& directory) {
+  for (const FilePath& path : files_to_replace(directory)) {
+    if (!path.remove()) {
       fail(ExitStatus::cannot_write, "cannot replace {} ({}); check the permissions of --output",
-           path.string(), error.message());
+           path.text(), std::strerror(errno));
     }
   }
 }
 
-bool holds_records(const std::string& directory) {
+/// Its files, and then itself. False with errno.
+bool remove_with_files(const FilePath& directory) {
+  if (!directory.exists()) return errno == ENOENT;
+  for (const DirectoryEntry& entry : entries_in(directory)) (directory / entry.name).remove();
+  const FilePath::Place at = directory.place();
+  return at.directory && ::unlinkat(at.directory.get(), at.name.c_str(), AT_REMOVEDIR) == 0;
+}
+
+bool holds_records(const FilePath& directory) {
   return std::ranges::any_of(visible_names(directory),
                              [](const std::string& name) { return name.ends_with(record_ending); });
 }
 
 /// The directory is removed at the end, so it must hold nothing that is not a packing's.
-void require_own_files(const std::string& directory) {
+void require_own_files(const FilePath& directory) {
+  require_directory_if_present(directory, other_output);
   for (const std::string& name : visible_names(directory)) {
     std::string_view shard = name;
     if (shard.ends_with(record_ending)) shard.remove_suffix(record_ending.size());
@@ -77,9 +91,8 @@ void require_own_files(const std::string& directory) {
     }
     fail(ExitStatus::usage,
          "{}/{} is not a packing's (the directory is needed for the packing, and removed at its "
-         "end); "
-         "choose another --output",
-         directory, name);
+         "end); {}",
+         directory.text(), name, other_output);
   }
 }
 
@@ -89,76 +102,80 @@ std::string to_text(const PackSettings& settings) {
   return text;
 }
 
-/// "NAME: VALUE" of the first line of `old` that differs.
-std::string first_difference(const std::string& old, const std::string& now) {
-  const auto [left, right] = std::mismatch(old.begin(), old.end(), now.begin(), now.end());
-  const std::size_t at = static_cast<std::size_t>(left - old.begin());
-  const std::size_t begin = at == 0 ? 0 : old.rfind('\n', at - 1) + 1;
-  return old.substr(begin, old.find('\n', begin) - begin);
+/// "NAME: VALUE" in `old`, or what to say of it, of the first setting that differs. Repeats no text
+/// that no packing wrote.
+std::string first_difference(const std::string& old, const PackSettings& settings) {
+  std::istringstream lines(old);
+  std::string line;
+  for (const auto& [name, value] : settings) {
+    std::getline(lines, line);
+    if (line == fmt::format("{}: {}", name, value)) continue;
+    const bool is_short = line.size() < 1000;
+    return is_short && line.starts_with(name + ": ") ? line : "another " + name;
+  }
+  return "more settings";
 }
 
 }  // namespace
 
 UnfinishedPacking::UnfinishedPacking(const std::string& output)
     : output_(output),
-      directory_((fs::path(output) / unfinished_packing).string()),
-      removed_((fs::path(output) / fmt::format(".{}.tmp-pack", unfinished_packing)).string()),
-      settings_((fs::path(directory_) / settings_name).string()),
-      publishing_((fs::path(directory_) / publishing_name).string()) {}
+      directory_(output_ / unfinished_packing),
+      removed_(output_ / fmt::format(".{}.tmp-pack", unfinished_packing)),
+      settings_(directory_ / settings_name),
+      publishing_(directory_ / publishing_name) {}
 
-std::string UnfinishedPacking::shard(const std::string& name) const {
-  return (fs::path(directory_) / name).string();
+FilePath UnfinishedPacking::record(const std::string& name) const {
+  return file(name + std::string(record_ending));
 }
 
-std::string UnfinishedPacking::record(const std::string& name) const {
-  return shard(name) + std::string(record_ending);
+std::string UnfinishedPacking::stored_settings() const {
+  if (size_of_own(settings_)) return read_text_file(settings_);
+  if (!settings_.exists()) return {};
+  fail(ExitStatus::usage, "{} is not a packing's (it is a link, or has several names); {}",
+       settings_.text(), other_output);
 }
 
 void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
-  std::error_code ignored;
-  fs::remove_all(removed_, ignored);
-  remove_stale_temporaries(output_);
+  require_own_files(directory_);
+  if (!remove_with_files(removed_)) {
+    fail(ExitStatus::cannot_write, "cannot remove {}, the rest of a packing ({}); {}",
+         removed_.text(), std::strerror(errno), other_output);
+  }
+  remove_stale_temporaries(output_ / ".");
   remove_stale_temporaries(directory_);
   const std::string text = to_text(settings);
-  const std::string old = exists(settings_) ? read_text_file(settings_) : "";
+  const std::string old = stored_settings();
   const bool continues = old == text;
-  require_own_files(directory_);
-  if (old.empty() && exists(directory_) && !fs::is_empty(directory_, ignored)) {
-    fail(
-        ExitStatus::usage,
-        "{} is not a packing's (it has no {}, and packing needs the name); choose another --output",
-        directory_, fs::path(settings_).filename().string());
+  if (old.empty() && directory_.exists() && !entries_in(directory_).empty()) {
+    fail(ExitStatus::usage, "{} is not a packing's (it has no {}, and packing needs the name); {}",
+         directory_.text(), settings_name, other_output);
   }
   if (!continues && !overwrite && holds_records(directory_)) {
     fail(ExitStatus::usage,
          "{} holds shards that were packed differently ({}); give the same options and files to "
          "continue, another --output, or --overwrite to start again without them",
-         directory_, first_difference(old, text));
+         directory_.text(), first_difference(old, settings));
   }
   const auto old_files = files_to_replace(output_);
-  if (!old_files.empty() && !overwrite && !(continues && exists(publishing_))) {
+  if (!old_files.empty() && !overwrite && !(continues && publishing_.exists())) {
     fail(
         ExitStatus::usage,
         "{} holds {} shards or lists of a packing already, {} among them (they would be replaced); "
         "choose another --output or give --overwrite",
-        output_, old_files.size(), old_files.front().filename().string());
+        output_.path(), old_files.size(),
+        std::filesystem::path(old_files.front().text()).filename().string());
   }
-  if (!continues && exists(directory_)) end();
-  std::error_code error;
-  fs::create_directories(directory_, error);
-  if (error) {
-    fail(ExitStatus::cannot_write, "cannot create {} ({}); choose another --output", directory_,
-         error.message());
-  }
+  if (!continues && directory_.exists()) end();
+  make_directories(directory_, other_output);
   if (!continues) write_text_atomically(settings_, text);
 }
 
 std::optional<ShardRecord> UnfinishedPacking::find(const std::string& name) const {
-  if (!exists(record(name))) return std::nullopt;
+  if (!size_of_own(record(name))) return std::nullopt;
   const ShardRecord found = parse_shard_record(read_text_file(record(name)));
-  std::error_code absent;
-  const bool is_stored = fs::file_size(shard(name), absent) == found.bytes && !absent;
-  const bool is_published = exists(publishing_) && exists((fs::path(output_) / name).string());
+  const bool is_stored = size_of_own(file(name)) == found.bytes;
+  const bool is_published = publishing_.exists() && size_of_own(output_ / name);
   // A shard is neither if the process was killed while it added the attributes.
   if (!is_stored && !is_published) return std::nullopt;
   return found;
@@ -167,7 +184,7 @@ std::optional<ShardRecord> UnfinishedPacking::find(const std::string& name) cons
 void UnfinishedPacking::store(const std::string& name,
                               const std::function<ShardRecord(const TemporaryFile&)>& write) {
   ShardRecord made;
-  write_atomically(shard(name), [&](const TemporaryFile& temporary) {
+  write_atomically(file(name), [&](const TemporaryFile& temporary) {
     made = write(temporary);
     made.bytes = temporary.bytes();
   });
@@ -175,39 +192,39 @@ void UnfinishedPacking::store(const std::string& name,
 }
 
 void UnfinishedPacking::begin_publishing() {
-  if (exists(publishing_)) return;
+  if (publishing_.exists()) return;
   remove_old(output_);
   write_text_atomically(publishing_, "");
 }
 
 std::uint64_t UnfinishedPacking::publish(const std::string& name,
                                          const ShardAttributes& attributes) {
-  const std::string target = (fs::path(output_) / name).string();
-  if (exists(shard(name))) {
-    TemporaryFile moved(target, shard(name));
+  const FilePath target = output_ / name;
+  if (file(name).exists()) {
+    TemporaryFile moved(target, file(name));
     finish_shard(moved, attributes);
     moved.flush();
     moved.publish();
   }
-  return fs::file_size(target);
+  return require_input(target);
 }
 
 void UnfinishedPacking::end() {
   // A directory whose removal was interrupted must not look like a packing to continue.
-  std::error_code error;
-  fs::rename(directory_, removed_, error);
-  if (!error) fs::remove_all(removed_, error);
-  if (error) {
-    fail(ExitStatus::cannot_write,
-         "cannot remove {}, which the finished packing no longer needs ({}); check the permissions "
-         "of "
-         "--output",
-         directory_, error.message());
-  }
+  const FilePath::Place from = directory_.place();
+  const FilePath::Place to = removed_.place();
+  const bool is_renamed =
+      from.directory && to.directory &&
+      ::renameat(from.directory.get(), from.name.c_str(), to.directory.get(), to.name.c_str()) == 0;
+  if (is_renamed && remove_with_files(removed_)) return;
+  fail(ExitStatus::cannot_write,
+       "cannot remove {}, which the finished packing no longer needs ({}); check the permissions "
+       "of --output",
+       directory_.text(), std::strerror(errno));
 }
 
 void UnfinishedPacking::end_interrupted(const PackSettings& settings) {
-  if (exists(settings_) && read_text_file(settings_) == to_text(settings)) end();
+  if (size_of_own(settings_) && read_text_file(settings_) == to_text(settings)) end();
 }
 
 }  // namespace lockstep

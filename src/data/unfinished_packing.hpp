@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "shard_record.hpp"
 #include "shard_writer.hpp"
@@ -19,12 +20,15 @@ using PackSettings = std::vector<std::pair<std::string, std::string>>;
 /// The directory `unfinished` in the output's directory, from the start of a packing to its end, so
 /// that a killed one can be continued: the settings, each finished shard without its attributes
 /// (mean and std of all shards), and its record, written after the shard. At the end the shards
-/// move to the output's directory.
+/// move to the output's directory. Others may have made what is there: no link is followed, and a
+/// file with a second hard link is no shard and no record.
 class UnfinishedPacking final {
  public:
+  /// The output's directory must be there.
   explicit UnfinishedPacking(const std::string& output);
 
-  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+  /// A file in it.
+  [[nodiscard]] FilePath file(const std::string& name) const { return directory_ / name; }
 
   /// Starts a packing, or continues one of the same settings. Error(usage) without `overwrite` if
   /// the output has shards, or finished ones of other settings; Error(cannot_write).
@@ -44,14 +48,15 @@ class UnfinishedPacking final {
   void end_interrupted(const PackSettings& settings);
 
  private:
-  [[nodiscard]] std::string shard(const std::string& name) const;
-  [[nodiscard]] std::string record(const std::string& name) const;
+  [[nodiscard]] FilePath record(const std::string& name) const;
+  /// Empty: there are none. Error(usage) if the file may be another's.
+  [[nodiscard]] std::string stored_settings() const;
 
-  std::string output_;
-  std::string directory_;
-  std::string removed_;     ///< its name while it is removed
-  std::string settings_;    ///< file with the settings
-  std::string publishing_;  ///< exists if shards in the output are of this packing
+  OpenDirectory output_;
+  FilePath directory_;
+  FilePath removed_;     ///< its name while it is removed
+  FilePath settings_;    ///< file with the settings
+  FilePath publishing_;  ///< exists if shards in the output are of this packing
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/core/random_name.hpp"
 
 #include <fcntl.h>
@@ -108,13 +109,15 @@ TemporaryFile::TemporaryFile(const FilePath& target, const FilePath& source)
       name_(temporary_name()),
       path_(beside(target, name_)) {
   const FilePath::Place from = place_of(source);
+  file_ = Descriptor(::openat(from.directory.get(), from.name.c_str(),
+                              O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  if (!file_ || ::fstat(file_.get(), &status) != 0) cannot("open", source.text(), errno);
+  require_own_file(source, status, "give another path");
   if (::renameat(from.directory.get(), from.name.c_str(), place_.directory.get(), name_.c_str()) !=
       0) {
     cannot("rename", source.text(), errno);
   }
-  file_ = Descriptor(::openat(place_.directory.get(), name_.c_str(),
-                              O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file_) cannot("open", path_, errno);
 }
 
 TemporaryFile::~TemporaryFile() {

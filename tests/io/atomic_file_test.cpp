@@ -157,6 +157,24 @@ BOOST_AUTO_TEST_CASE(a_temporary_file_is_removed_unless_it_is_published) {
   BOOST_TEST(entries(directory.path()) == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(a_file_that_has_a_second_name_or_is_a_link_is_not_taken) {
+  const TemporaryDirectory directory;
+  const TemporaryDirectory other;
+  write_file(other / "precious", "kept");
+  std::filesystem::create_hard_link(other / "precious", directory / "hard");
+  std::filesystem::create_symlink(other / "precious", directory / "soft");
+
+  for (const char* name : {"hard", "soft"}) {
+    BOOST_CHECK_EXCEPTION(
+        TemporaryFile(directory / "x", directory / name), Error,
+        [](const Error& error) { return error.status() == ExitStatus::cannot_write; });
+  }
+
+  BOOST_TEST(read_file(other / "precious") == "kept");
+  BOOST_TEST(std::filesystem::hard_link_count(other / "precious") == 2u);
+  BOOST_TEST(entries(directory.path()) == 2u);
+}
+
 BOOST_AUTO_TEST_CASE(a_link_is_replaced) {
   const TemporaryDirectory directory;
   write_file(directory / "a", "first");

@@ -2,6 +2,7 @@
 """Tests that a run directory which somebody else made changes and reveals nothing outside itself, by any command; and that outputs in
 a directory which others may write go nowhere else."""
 
+import array
 import hashlib
 import re
 import socket
@@ -300,8 +301,113 @@ def temporary_files_of_other_programs_are_kept(folder):
     assert all(path.read_text() == "somebody's" for path in kept) and not ours.exists()
 
 
+
+def digests(directory):
+    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.rglob("*") if path.is_file()}
+
+
+def unfinished_packing(folder):
+    """The arguments of a packing but for its output, an output in which it ended before it was published, and its shards."""
+    (folder / "in").mkdir()
+    for part, samples in (("train", 90), ("t10k", 30)):
+        images = array.array("I", [0x803, samples, 4, 5])
+        labels = array.array("I", [0x801, samples])
+        images.byteswap(), labels.byteswap()
+        (folder / "in" / f"{part}-images-idx3-ubyte").write_bytes(images.tobytes() + bytes(i * 7 % 256 for i in range(samples * 20)))
+        (folder / "in" / f"{part}-labels-idx1-ubyte").write_bytes(labels.tobytes() + bytes(i % 10 for i in range(samples)))
+    args = ["pack", "--from", "mnist", "--input", folder / "in", "--shards", 3, "--output"]
+    run([*args, folder / "expected"])
+    made = folder / "made"
+    stop = made / "val-00000-of-00001.h5"
+    stop.mkdir(parents=True)
+    (stop / "file").write_text("")
+    run([*args, made, "--overwrite"], expect=CANNOT_WRITE)
+    shutil.rmtree(stop)
+    assert len(list((made / "unfinished").glob("*.h5"))) == 4
+    return args, made, {name: digest for name, digest in digests(folder / "expected").items() if name.endswith(".h5")}
+
+
+def received(folder, made):
+    shutil.rmtree(folder / "received", ignore_errors=True)
+    return pathlib.Path(shutil.copytree(made, folder / "received"))
+
+
+def check_shards(output, expected):
+    shards = [path for path in output.iterdir() if path.suffix == ".h5"]
+    assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in shards), shards
+    assert {name: digest for name, digest in digests(output).items() if name.endswith(".h5")} == expected
+
+
+def a_packing_that_is_a_link_to_anothers_is_refused(folder):
+    args, made, _ = unfinished_packing(folder)
+    others = folder / "others"
+    shutil.copytree(made, others)
+    (others / "unfinished" / (".lockstep-tmp-" + "0" * 32)).write_text("of a running packing")
+    before = digests(others)
+    shutil.rmtree(made / "unfinished")
+    (made / "unfinished").symlink_to(others / "unfinished")
+    for more in ([], ["--overwrite"]):
+        output = run([*args, made, *more], expect=BAD_INPUT)
+        assert f"{made / 'unfinished'} is a link" in output, output
+        assert digests(others) == before
+
+
+def a_packing_follows_no_link_and_changes_no_file_of_two_names(folder):
+    args, made, expected = unfinished_packing(folder)
+    others = folder / "others"
+    shutil.copytree(made, others)
+    (others / "unfinished" / "publishing").write_text("")
+    before = digests(others)
+    for name in sorted(path.name for path in (others / "unfinished").iterdir()):
+        for link in (os.symlink, os.link):
+            output = received(folder, made)
+            (output / "unfinished" / name).unlink(missing_ok=True)
+            link(others / "unfinished" / name, output / "unfinished" / name)
+            status, text = finish(start([*args, output]))
+            assert digests(others) == before, f"{link.__name__} {name} changed another's files\n{text}"
+            if name == "settings.txt":
+                assert status == USAGE and "settings.txt is not a packing's" in text, text
+            else:
+                assert status == OK, f"{link.__name__} {name}: status {status}\n{text}"
+                check_shards(output, expected)
+            shutil.rmtree(output)
+
+
+def a_packing_repeats_no_text_of_others(folder):
+    args, made, _ = unfinished_packing(folder)
+    secret = folder / "secret"
+    secret.write_text(f"{SECRET}\npassword: {SECRET}\n")
+
+    def planted(plant):
+        settings = received(folder, made) / "unfinished" / "settings.txt"
+        settings.unlink()
+        plant(secret, settings)
+        text = run([*args, settings.parents[1]], expect=USAGE)
+        assert SECRET not in text, text
+        return text
+
+    for plant in (lambda target, link: os.symlink(target, link), os.link):
+        assert "is not a packing's" in planted(plant)
+    assert "packed differently" in planted(shutil.copy)
+
+
+def a_record_that_no_packing_wrote_is_not_used(folder):
+    args, made, expected = unfinished_packing(folder)
+    for change in ({"counts": [1] * 10**6}, {"counts": []}, {"skipped": [{"train": True, "index": 2**62, "reason": "x"}]},
+                   {"skipped": [{"train": False, "index": -1, "reason": "x"}]}):
+        output = received(folder, made)
+        for record in (output / "unfinished").glob("train*.json"):
+            record.write_text(json.dumps({**json.loads(record.read_text()), **change}))
+        run([*args, output])
+        check_shards(output, expected)
+    finished = folder / "expected" / "packing.json"
+    finished.write_text(json.dumps({**json.loads(finished.read_text()), "skipped": 1, "skipped_at": [["train", 2**62]]}))
+    assert "give --overwrite" in run([*args, folder / "expected"], expect=USAGE)
+
 if __name__ == "__main__":
     main([every_command_is_tested_here, no_link_leads_out_of_a_run_directory, a_link_in_place_of_the_checkpoints_of_another_run_deletes_none,
           files_written_in_place_have_no_second_name, a_link_to_a_whole_run_directory_is_followed, a_line_or_a_text_without_end_is_refused,
           who_may_only_read_the_lock_does_not_stop_training, a_race_for_the_names_of_outputs_is_lost,
-          temporary_files_of_other_programs_are_kept])
+          temporary_files_of_other_programs_are_kept, a_packing_that_is_a_link_to_anothers_is_refused,
+          a_packing_follows_no_link_and_changes_no_file_of_two_names, a_packing_repeats_no_text_of_others,
+          a_record_that_no_packing_wrote_is_not_used])

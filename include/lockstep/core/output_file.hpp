@@ -21,9 +21,11 @@ void require_output(const char* option, const std::string& path, Existing existi
 void require_other_than(const char* option, const std::string& path, const char* what,
                         const std::string& input);
 
-/// Checks a file of a run directory that is written in place: Error(cannot_write) with `suggestion`
-/// if there is something at the path that is no file; or a file with a second hard link, which may
-/// be outside.
+/// Checks a file that is written in place: Error(cannot_write) with `suggestion` if it is something
+/// else, or has a second hard link, which may be outside of the directory.
+void require_own_file(const FilePath& path, const struct stat& status, const char* suggestion);
+
+/// The same for what is at the path of a file of a run directory, if there is something.
 void require_file_or_absent(const FilePath& path, const char* suggestion);
 
 /// Opens such a file, with O_WRONLY or O_RDWR and more in `flags`, or creates it. Null with errno

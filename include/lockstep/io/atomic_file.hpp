@@ -17,7 +17,8 @@ class TemporaryFile final {
  public:
   /// Error(cannot_write) as all others.
   explicit TemporaryFile(const FilePath& target);
-  /// Moves the file `source` there.
+  /// Moves the file `source` there, unless it has a second hard link: what is written to it would
+  /// change that one, too.
   TemporaryFile(const FilePath& target, const FilePath& source);
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
