@@ -156,12 +156,14 @@ struct ShardFile::Implementation {
          path, sample, label, end);
   }
 
-  /// Turns the checksums of samples into those of the same images with renumbered labels.
+  /// Turns the checksums of samples into those of the same images with renumbered labels. Checks
+  /// the labels, which are read a second time.
   void renumber(const ClassNumbering& numbering, std::int64_t first,
                 std::span<std::int64_t> values) const {
     std::vector<std::int64_t> stored(values.size());
     read_integers(header.labels, labels, first, stored);
     for (std::size_t i = 0; i < stored.size(); ++i) {
+      check_label(stored[i], first + static_cast<std::int64_t>(i));
       values[i] ^= checksum_change(stored[i], numbering[static_cast<std::size_t>(stored[i])]);
     }
   }

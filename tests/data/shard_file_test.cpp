@@ -26,6 +26,7 @@ namespace {
 const std::string shard_name = "train-00000-of-00001.h5";
 
 int failure_of_pread = 0;  ///< errno of each call; 0: none fails
+int changed_pread = 0;     ///< the call that gets other bytes, from 1; 0: none
 
 /// The parts of a shard, each of which a test can replace by a wrong one.
 struct Parts {
@@ -79,7 +80,11 @@ void expect(const Failure& failure, const std::string& part,
 
 /// In place of libc's.
 extern "C" ssize_t pread(int file, void* bytes, size_t count, off_t offset) {
-  if (failure_of_pread == 0) return syscall(SYS_pread64, file, bytes, count, offset);
+  if (failure_of_pread == 0) {
+    const ssize_t done = syscall(SYS_pread64, file, bytes, count, offset);
+    if (changed_pread > 0 && --changed_pread == 0) std::memset(bytes, 0x7f, count);
+    return done;
+  }
   errno = failure_of_pread;
   return -1;
 }
@@ -390,6 +395,18 @@ BOOST_AUTO_TEST_CASE(a_file_system_that_does_not_answer_may_be_there_at_a_restar
     BOOST_TEST((failure.status == status), failure.text);
     BOOST_TEST(failure.says(std::strerror(error)), failure.text);
   }
+}
+
+BOOST_AUTO_TEST_CASE(labels_that_change_between_two_reads_are_refused) {
+  const TemporaryDirectory directory;
+  write_shard(directory / shard_name, {});
+  const ShardFile shard(directory / shard_name);
+
+  changed_pread = 3;  // after the labels and the checksums, the labels again
+  const Failure failure = failure_of([&] { (void)shard.scan({3, 2, 1, 0}); });
+
+  BOOST_TEST(changed_pread == 0);
+  expect(failure, "sample 0 has label 9187201950435737471 (labels must be in [0, 4))");
 }
 
 BOOST_AUTO_TEST_CASE(an_absent_file_is_no_input) {
