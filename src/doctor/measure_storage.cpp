@@ -37,6 +37,11 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+/// A temporary directory: others may have put a link in its place.
+FilePath without_link(const fs::path& path) {
+  return OpenDirectory(path.parent_path()) / path.filename().string();
+}
+
 /// Reads from a random offset, unlikely to be cached; wraps around at the end of the file.
 void read_some(const std::string& path, DataFacts& facts) {
   const Descriptor file = open_input(path, "check its mount");
@@ -105,9 +110,10 @@ RunDirectoryProbe::RunDirectoryProbe(const std::string& run_dir) {
     return;
   }
   path_ = name;
-  files_.emplace(path_);
+  files_.emplace(without_link(path_));
+  const Descriptor own = (*files_ / ".").open(O_RDONLY | O_DIRECTORY);
   // This user may have a different uid on other nodes.
-  ::chmod(path_.c_str(), S_IRWXU | S_IRWXG);
+  if (own) ::fchmod(own.get(), S_IRWXU | S_IRWXG);
   write();
   if (facts_.error.empty()) lock();
   link();
@@ -211,7 +217,7 @@ SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
   }
   facts.error.clear();
   // Opened only now, since the directory may just have appeared on this node.
-  const OpenDirectory files(probe_path);
+  const OpenDirectory files(without_link(probe_path));
   const FilePath own = files / ("from-" + node);
   {
     const Descriptor file = own.open(create, S_IRUSR | S_IWUSR);

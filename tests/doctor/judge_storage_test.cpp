@@ -3,6 +3,11 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/doctor/judge.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 using namespace lockstep::doctor;
@@ -27,7 +32,17 @@ SpaceFacts space(std::uint64_t free) {
   return {.path = "/runs", .model = "resnet50", .checkpoint = 200, .kept = 5, .free = free};
 }
 
+std::string stranger_links_to;  ///< in place of each temporary directory; empty: none
+
 }  // namespace
+
+/// In place of libc's: afterwards, a stranger may put a link in the place of the directory.
+extern "C" char* mkdtemp(char* name) noexcept {
+  std::memcpy(name + std::strlen(name) - 6, "abcdef", 6);
+  const int failed = stranger_links_to.empty() ? ::mkdir(name, S_IRWXU)
+                                               : ::symlink(stranger_links_to.c_str(), name);
+  return failed == 0 ? name : nullptr;
+}
 
 BOOST_AUTO_TEST_CASE(data_that_all_nodes_can_read_is_ok) {
   expect(judge_data("/data", three_nodes()), Verdict::ok, {"16 shards", "1.0 GB/s", "3 nodes"});
@@ -141,6 +156,24 @@ BOOST_AUTO_TEST_CASE(the_probe_of_a_run_directory_leaves_no_file) {
     BOOST_TEST(facts.refused == "");
   }
   BOOST_TEST(std::filesystem::is_empty(directory.path()));
+}
+
+BOOST_AUTO_TEST_CASE(a_link_in_place_of_the_probe_is_not_followed) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "precious");
+  std::filesystem::permissions(directory / "precious", std::filesystem::perms::owner_all);
+  stranger_links_to = directory / "precious";
+  {
+    const RunDirectoryProbe probe(directory / "run");
+
+    expect(judge_run_directory(probe.facts(), {}), Verdict::fail, {"cannot create a file"});
+    BOOST_TEST(probe.measure_space({.checkpoint = 1000, .kept = 1}).refused == "");
+  }
+  stranger_links_to.clear();
+
+  BOOST_TEST((std::filesystem::status(directory / "precious").permissions() ==
+              std::filesystem::perms::owner_all));
+  BOOST_TEST(std::filesystem::is_empty(directory / "precious"));
 }
 
 BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_created_is_reported) {
