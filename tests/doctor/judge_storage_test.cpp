@@ -3,11 +3,10 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/doctor/judge.hpp"
 
-#include <sys/stat.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 using namespace lockstep::doctor;
@@ -36,12 +35,13 @@ std::string stranger_links_to;  ///< in place of each temporary directory; empty
 
 }  // namespace
 
-/// In place of libc's: afterwards, a stranger may put a link in the place of the directory.
+/// Like libc's, but that a stranger may put a link in the place of the directory at once.
 extern "C" char* mkdtemp(char* name) noexcept {
-  std::memcpy(name + std::strlen(name) - 6, "abcdef", 6);
-  const int failed = stranger_links_to.empty() ? ::mkdir(name, S_IRWXU)
-                                               : ::symlink(stranger_links_to.c_str(), name);
-  return failed == 0 ? name : nullptr;
+  static const auto libc = reinterpret_cast<char* (*)(char*)>(::dlsym(RTLD_NEXT, "mkdtemp"));
+  char* const made = libc(name);
+  if (made == nullptr || stranger_links_to.empty()) return made;
+  ::rmdir(name);
+  return ::symlink(stranger_links_to.c_str(), name) == 0 ? name : nullptr;
 }
 
 BOOST_AUTO_TEST_CASE(data_that_all_nodes_can_read_is_ok) {
