@@ -258,7 +258,14 @@ use_stage() {
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
 
 # logged PATTERN: whether rank 0 has logged it since the launcher started.
-logged() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E "$1" >/dev/null; }
+logged() { log_from "$log_size" | grep -E "$1" >/dev/null; }
+
+# log_from BYTE: prints the log of rank 0 from there on. No link to another file is followed, and a FIFO is not waited for.
+log_from() {
+  local log=$run_dir/log/rank-00000.log
+  [ ! -L "$run_dir/log" ] && is_own_file "$log" &&
+    dd if="$log" bs=1M iflag=nofollow,nonblock,skip_bytes skip="$1" status=none 2>/dev/null
+}
 is_complete() { logged 'finished at step|nothing to do: step'; }
 
 separate_element() {

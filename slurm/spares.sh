@@ -88,8 +88,8 @@ start_guard() {
 # Prints the hosts that more than half of the ranks' logs name since the launch, by a rank that PATTERN says something about. The
 # ranks on a node that is cut off name all the others, but they are few.
 named_hosts() {
-  # Not as arguments: the names of thousands of logs may exceed the limit of a command line.
-  find "$run_dir/log" -name 'rank-*.log' 2>/dev/null | awk -v since="$launched_at" -v pattern="^ $1" '
+  # Not as arguments: the names of thousands of logs may exceed the limit of a command line. Files as is_own_file accepts them.
+  find "$run_dir/log" -name 'rank-*.log' -type f -links 1 2>/dev/null | awk -v since="$launched_at" -v pattern="^ $1" '
     BEGIN { while ((getline name <"-") > 0) ARGV[ARGC++] = name }
     FNR == 1 { ++file }
     $1 " " $2 < since { next }
@@ -112,8 +112,8 @@ named_hosts() {
 
 # Prints the hosts that rank 0 has called slow since the launch.
 slow_hosts() {
-  awk -v since="$launched_at" '$1 " " $2 >= since && / is slow: .*--exclude=/ { sub(/.*--exclude=/, ""); sub(/[^0-9A-Za-z_.,-].*/, ""); print }' \
-    "$run_dir/log/rank-00000.log" 2>/dev/null | tr , '\n' | sort -u || true
+  log_from 0 | awk -v since="$launched_at" '$1 " " $2 >= since && / is slow: .*--exclude=/ { sub(/.*--exclude=/, ""); sub(/[^0-9A-Za-z_.,-].*/, ""); print }' |
+    tr , '\n' | sort -u || true
 }
 
 # leave_out REASON NODE...

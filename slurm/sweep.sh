@@ -83,9 +83,10 @@ submit_sweep() {
   done
   base=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   base=${base:-runs/$(sed -n 's/^model=//p' <<<"$configuration")}
-  copy=$base/.sweep-$(cksum <"$sweep_file" | cut -d ' ' -f 1)
+  # Others may write to the directory: the copy is a new file, whatever they have put there.
+  copy=$base/$(mktemp -u .sweep-XXXXXXXXXX)
   mkdir -p "$base" || give_up 73 "cannot make $base"
-  cp "$sweep_file" "$copy" || give_up 73 "cannot copy $sweep_file to $copy"
+  dd if="$sweep_file" of="$copy" conv=excl status=none || give_up 73 "cannot copy $sweep_file to $copy"
   array=$(sbatch --parsable --array="1-${#lines[@]}${max_parallel:+%$max_parallel}" "$0" "$(realpath "$copy")" "$@") ||
     give_up $? "sbatch has failed"
   printf '%s\n' "array $array:" "${names[@]/#/  $base/}" "compare them by: lockstep compare $base/*, or lockstep report $base/*"

@@ -273,6 +273,63 @@ def nothing_is_written_through_links_in_a_run_directory(folder):
         (made / "checkpoints" / "latest").unlink()
 
 
+def logs_are_read_from_files_of_the_run_alone(folder):
+    """Not from a FIFO, which would be waited for, and not through a link."""
+    made, victim = folder / "run", folder / "victim"
+    (made / "log").mkdir(parents=True)
+    victim.mkdir()
+    entry = made / "log" / "rank-00000.log"
+    words = ("2026-11-25 10:00:00.100 E rank 7 (n8) is gone (its node does not answer)\n"
+             "2026-11-25 10:00:00.200 W rank 7 (n9) is slow: --exclude=n9\n2026-11-25 10:00:00.300 I finished at step 20\n")
+    text = (f"source {SCRIPTS}/job.sh; run_dir={made} log_size=0 launched_at='2026-11-25 10:00:00'; named_hosts 'is gone'; slow_hosts; "
+            "if is_complete; then echo complete; fi; echo end")
+
+    def read():
+        return subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, timeout=20).stdout.split()
+
+    entry.write_text(words)
+    assert read() == ["n8", "n9", "complete", "end"], read()
+    (victim / "rank-00000.log").write_text(words)
+    for plant in (os.mkfifo, lambda path: path.symlink_to(victim / path.name), lambda path: path.hardlink_to(victim / path.name), pathlib.Path.mkdir,
+                  lambda path: path.symlink_to(folder / "absent")):
+        entry.unlink()
+        plant(entry)
+        assert read() == ["end"], (os.lstat(entry), read())
+        if entry.is_dir():
+            entry.rmdir()
+            entry.touch()
+    shutil.rmtree(made / "log")
+    (made / "log").symlink_to(victim)
+    assert read() == ["end"], read()
+
+
+def a_sweep_is_copied_to_a_new_file(folder):
+    """Whatever others have put where the copy goes."""
+    victim, base, file = folder / "victim", folder / "runs", folder / "rates.txt"
+    base.mkdir()
+    file.write_text("--lr 0.1\n--lr 0.2\n")
+    victim.write_text("kept")
+    checksum = subprocess.run(["cksum"], stdin=file.open(), capture_output=True, text=True).stdout.split()[0]
+    for name in (checksum, "known"):
+        (base / f".sweep-{name}").symlink_to(victim)
+    program(folder / "bin" / "sbatch", 'printf "%s\\n" "$@" >&2; echo 7')
+    # With a name that is known, too.
+    program(folder / "bin" / "mktemp", '[ ! -e "$KNOWN" ] || { echo .sweep-known; exit; }; exec /usr/bin/mktemp "$@"')
+    text = (f"source {SCRIPTS}/job.sh; source {SCRIPTS}/sweep.sh; lockstep=({LOCKSTEP}) training=(--synthetic --model mlp --run-dir {base}); "
+            f"read_sweep {file}; submit_sweep")
+
+    def submit_with(known):
+        env = {**environment(), "SLURM_JOB_ID": "7", "PATH": f"{folder}/bin:{os.environ['PATH']}", "KNOWN": str(known)}
+        return subprocess.run(["bash", "-c", text], env=env, capture_output=True, text=True, timeout=60)
+
+    done = submit_with(folder / "no")
+    assert done.returncode == 0 and victim.read_text() == "kept", done
+    (copy,) = [path for path in base.iterdir() if not path.is_symlink()]
+    assert copy.read_text() == file.read_text() and str(copy) in done.stderr, done
+    done = submit_with(folder)
+    assert done.returncode == 73 and "cannot copy" in done.stderr and victim.read_text() == "kept", done
+
+
 def a_run_that_finished_earlier_is_not_complete(folder):
     """A finished run that continues with more epochs appends to its log."""
     log = folder / "log" / "rank-00000.log"
@@ -351,6 +408,6 @@ if __name__ == "__main__":
           only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
           hosts_are_named_by_thousands_of_logs,
           fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,
-          nothing_is_written_through_links_in_a_run_directory,
+          nothing_is_written_through_links_in_a_run_directory, logs_are_read_from_files_of_the_run_alone, a_sweep_is_copied_to_a_new_file,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])
