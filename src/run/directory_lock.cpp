@@ -101,12 +101,16 @@ DirectoryLock::~DirectoryLock() {
 
 LockAttempt DirectoryLock::wait_until_free(const RunHolder& holder) {
   const nanoseconds first = last_heartbeat();
+  // The lock's time may lie in the future. Hence a holder is also dead if its heart has not beaten
+  // while this job waited.
+  const auto silent = std::chrono::steady_clock::now() + options_.stale;
   // A dead machine's lock may outlive its heartbeat until the server releases it.
-  const auto deadline = std::chrono::steady_clock::now() + 2 * options_.stale;
+  const auto deadline = silent + options_.stale;
   const auto pause =
       std::min<std::chrono::milliseconds>(options_.heartbeat / 5, std::chrono::seconds(1));
   while (last_heartbeat() == first) {
-    const bool is_stale = file_system_now() - first > options_.stale;
+    const bool is_stale =
+        file_system_now() - first > options_.stale || std::chrono::steady_clock::now() > silent;
     if (is_stale) {
       const LockAttempt attempt = try_lock(file_);
       if (attempt != LockAttempt::held_by_another) return attempt;
@@ -212,14 +216,17 @@ nanoseconds DirectoryLock::file_system_now() const {
 
 void DirectoryLock::refuse(const RunHolder& holder) const {
   const nanoseconds age = file_system_now() - last_heartbeat();
+  // Hosts' clocks may differ by seconds.
+  const bool is_future = age < -options_.heartbeat;
   // A holder that is suspended, or cut off from the file system, may end or come back.
-  const bool is_alive = age <= options_.stale;
+  const bool is_alive = !is_future && age <= options_.stale;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
   fail(is_alive ? ExitStatus::cannot_write : ExitStatus::internal,
-       "{} {} is held by {} (process {}, since {}, last sign of life {} s ago); wait for it, stop "
-       "it, or use another {}",
+       "{} {} is held by {} (process {}, since {}, {}); wait for it, stop it, or use another {}",
        options_.what, options_.path, name_of(holder), holder.process, holder.started,
-       std::max<std::int64_t>(0, seconds), options_.option);
+       is_future ? fmt::format("the time of {} is {} s in the future", lock_.text(), -seconds)
+                 : fmt::format("last sign of life {} s ago", std::max<std::int64_t>(0, seconds)),
+       options_.option);
 }
 
 void DirectoryLock::refuse_unknown() const {

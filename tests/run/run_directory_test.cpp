@@ -224,6 +224,25 @@ BOOST_AUTO_TEST_CASE(a_holder_on_another_host_that_died_long_ago_is_taken_over_a
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_time_in_the_future_is_no_sign_of_life) {
+  const TemporaryDirectory directory;
+  for (const std::chrono::seconds ahead : {3s, 3600s, 2'000'000'000s}) {
+    write_file(directory / "lock", remote_holder);
+    set_age(directory / "lock", -ahead);
+    const RunDirectory run(options_for(directory.path()));
+    BOOST_TEST(run.taken_over() == "Slurm job 1 on node77");
+  }
+  // If locks reach this host, the holder may still be there.
+  write_file(directory / "lock", remote_holder);
+  const Descriptor other(::open((directory / "lock").c_str(), O_RDWR | O_CLOEXEC));
+  BOOST_REQUIRE(try_lock(other) == LockAttempt::got_it);
+  set_age(directory / "lock", -3600s);
+  BOOST_CHECK_EXCEPTION(RunDirectory(options_for(directory.path())), Error, [](const Error& error) {
+    BOOST_TEST_MESSAGE(error.what());
+    return error.status() == ExitStatus::internal && has(error.what(), "s in the future");
+  });
+}
+
 BOOST_AUTO_TEST_CASE(the_holder_keeps_its_lock_fresh) {
   const TemporaryDirectory directory;
   const RunDirectory run(options_for(directory.path()));

@@ -36,7 +36,8 @@ struct DirectoryLockOptions {
 ///
 /// The lock is a file with job, host, process and start time, held by try_lock(); a thread touches
 /// it as heartbeat. If file locks do not work, or not across hosts, only the heartbeat shows that a
-/// holder is alive. The file system's clock measures its age, so hosts' clocks do not matter.
+/// holder is alive. The file system's clock measures its age, so hosts' clocks do not matter. A
+/// time more than a heartbeat in the future is no sign of life: only its change within `stale` is.
 ///
 /// A holder that was suspended, or cut off from the file system, may come back after a takeover. So
 /// each holder writes a random token to the file and checks it after taking the lock, at each
