@@ -269,8 +269,9 @@ struct CheckpointReader::Contents {
 CheckpointReader::CheckpointReader(const FilePath& path, CheckpointUse use)
     : contents_(new Contents{.path = path.text(), .use = use, .file = {}}) {
   // A link that stands for a file is a user's; beneath a run directory none is followed.
-  if (path.follows_links()) contents_->path = follow_file_link(path.text());
-  contents_->file = h5::open_file(path.follows_links() ? FilePath(contents_->path) : path);
+  const FilePath named = path.follows_links() ? follow_file_link(path.text()) : path;
+  contents_->path = named.text();
+  contents_->file = h5::open_file(named);
   within_memory(path.text(), [this] { contents_->read_all_but_values(); });
 }
 CheckpointReader::~CheckpointReader() = default;

@@ -122,7 +122,8 @@ ExportArguments parse(const std::vector<std::string>& words) {
 
 /// Error as require_output(), and Error(usage) rather than a lost checkpoint.
 void check_output(const ExportArguments& arguments) {
-  for (const std::string& path : {arguments.checkpoint, follow_file_link(arguments.checkpoint)}) {
+  for (const std::string& path :
+       {arguments.checkpoint, follow_file_link(arguments.checkpoint).text()}) {
     require_other_than("--output", arguments.output, "the checkpoint", path);
   }
   require_output("--output", arguments.output,

@@ -198,17 +198,17 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
 }
 
 Report inspect_file(const std::string& named, Verify verify) {
-  const std::string path = follow_file_link(named);
+  const FilePath path = follow_file_link(named);
   const h5::Object file = h5::open_file(path);
   if (h5::exists(file, "model")) return inspect_checkpoint(path, verify);
   if (h5::exists(file, "images") || h5::exists(file, "encoded") || h5::exists(file, "labels")) {
-    return inspect_shard(path, verify);
+    return inspect_shard(named, verify);
   }
-  refuse_keras(file, path);
+  refuse_keras(file, path.text());
   fail(ExitStatus::bad_input,
        "{} is neither a shard nor a checkpoint (no /images, /encoded, /labels or /model in it; its "
        "objects: {}); check the path",
-       path, fmt::join(h5::children(file, "/"), ", "));
+       path.text(), fmt::join(h5::children(file, "/"), ", "));
 }
 
 /// Prints one report to standard output and its faults to standard error.

@@ -3,6 +3,7 @@
 #include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -29,7 +30,7 @@ enum class Verify { no, yes };
 
 [[nodiscard]] Report inspect_shard(const std::string& path, Verify verify);
 [[nodiscard]] Report inspect_data_set(const std::string& directory, Verify verify);
-[[nodiscard]] Report inspect_checkpoint(const std::string& path, Verify verify);
+[[nodiscard]] Report inspect_checkpoint(const FilePath& path, Verify verify);
 [[nodiscard]] Report inspect_run(const std::string& directory, Verify verify);
 [[nodiscard]] Report inspect_model(const Graph& graph);
 

@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -113,9 +115,36 @@ std::vector<std::string> checkpoints_in(const FilePath& directory) {
   return names;
 }
 
+/// The options of a run. Error(bad_input) without their text, since the file may be a hard link to
+/// one that is not for whoever reads the message.
+Config read_config(const FilePath& file) {
+  const std::string text = read_text_file(file);
+  std::string reason = "its lines contradict each other";
+  try {
+    return parse_config_text(text);
+  } catch (const Error&) {
+    // A configuration has fewer lines, each of which takes some time by itself.
+    constexpr std::size_t most_lines = 1000;
+    std::istringstream lines(text);
+    std::size_t number = 0;
+    for (std::string line; number < most_lines && std::getline(lines, line);) {
+      ++number;
+      try {
+        static_cast<void>(parse_config_text(line));
+      } catch (const Error&) {
+        reason = fmt::format("line {} is no known option with its value", number);
+        break;
+      }
+    }
+  }
+  fail(ExitStatus::bad_input,
+       "{} is not the configuration of a run ({}); check where the directory comes from",
+       file.text(), reason);
+}
+
 }  // namespace
 
-Report inspect_checkpoint(const std::string& path, Verify verify) {
+Report inspect_checkpoint(const FilePath& path, Verify verify) {
   // Present checksums are always checked. --verify also requires a complete file if it has /state.
   const CheckpointReader reader(path, CheckpointUse::weights);
   reader.verify();
@@ -135,7 +164,7 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
   std::vector<std::string> slots;
   for (const auto& [slot, values] : reader.optimizer()) slots.push_back(slot);
 
-  report.json = {{"path", path},
+  report.json = {{"path", path.text()},
                  {"kind", "checkpoint"},
                  {"parameters", parameters},
                  {"tensors", std::move(tensors)},
@@ -148,8 +177,8 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
                  {"ema", !reader.ema().empty()},
                  {"state", checkpoint.state ? state_json(*checkpoint.state) : Json(nullptr)}};
   if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
-  report.text = fmt::format("{}: checkpoint, {} parameters in {} tensors\n", path, parameters,
-                            reader.model().size());
+  report.text = fmt::format("{}: checkpoint, {} parameters in {} tensors\n", path.text(),
+                            parameters, reader.model().size());
   report.text += checkpoint.state ? state_text(*checkpoint.state)
                                   : line("state", "none (weights alone: for eval and --init-from)");
   report.text += line("slots", join(slots));
@@ -180,7 +209,7 @@ Report inspect_run(const std::string& directory, Verify verify) {
 
   if (const FilePath file = files / "config.ini"; file.exists()) {
     keep_fault(report, [&] {
-      const Config config = parse_config_text(read_text_file(file));
+      const Config config = read_config(file);
       report.json["model"] = config.model;
       report.json["data"] = config.data;
       report.text += line("model", config.model);

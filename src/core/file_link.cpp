@@ -51,9 +51,11 @@ std::string name_behind(const FilePath& path) {
   return leads_out ? std::string() : fs::path(target).filename().string();
 }
 
-std::string follow_file_link(const std::string& path) {
+FilePath follow_file_link(const std::string& path) {
   const std::string name = name_in_text(path);
-  return name.empty() ? path : (fs::path(path).parent_path() / name).string();
+  if (name.empty()) return path;
+  const std::string parent = fs::path(path).parent_path().string();
+  return OpenDirectory(parent.empty() ? "." : parent) / name;
 }
 
 std::string file_link_text(std::string_view name) {

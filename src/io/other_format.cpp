@@ -192,11 +192,8 @@ std::optional<OtherFormat> text_format(const FileStart& file) {
     return {{.kind = "a web page (HTML)",
              .advice = "download the file itself, not the page that shows it"}};
   }
-  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
-  constexpr std::size_t shown = 40;
-  return {{.kind = fmt::format("text, \"{}{}\"", line.substr(0, shown),
-                               line.size() > shown ? "..." : ""),
-           .advice = "check the path"}};
+  // Not with its words: a link may have led to a file that is not for whoever reads the message.
+  return {{.kind = "text", .advice = "check the path"}};
 }
 
 bool begins_as_hdf5(std::string_view bytes) noexcept {

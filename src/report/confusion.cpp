@@ -72,9 +72,9 @@ Confusion read_confusion(const FilePath& at, std::size_t most) {
     if (fields.size() != classes + 1) break;
     if (csv_text(fields.front()) != confusion.classes[truth]) {
       fail(ExitStatus::bad_input,
-           "{}: row {} is of the class '{}', column {} of '{}' (rows and columns have one order); "
+           "{}: row {} is of another class than column {} (rows and columns have one order); "
            "write it with lockstep eval --confusion",
-           path, truth + 2, fields.front(), truth + 2, confusion.classes[truth]);
+           path, truth + 2, truth + 2);
     }
     for (std::size_t predicted = 0; predicted < classes; ++predicted) {
       const std::string& field = fields[predicted + 1];
@@ -82,9 +82,9 @@ Confusion read_confusion(const FilePath& at, std::size_t most) {
       const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), count);
       if (error != std::errc() || end != field.data() + field.size() || count < 0) {
         fail(ExitStatus::bad_input,
-             "{}: row {}, column {} is '{}' (no count of samples); write it with lockstep eval "
-             "--confusion",
-             path, truth + 2, predicted + 2, field);
+             "{}: row {}, column {} cannot be read (no count of samples); write it with lockstep "
+             "eval --confusion",
+             path, truth + 2, predicted + 2);
       }
       confusion.samples[truth] += count;
       if (predicted == truth) {

@@ -44,9 +44,10 @@ std::vector<Repetition> read_list(const FilePath& at) {
     const bool known = read.mode == "weak" || read.mode == "strong";
     if (!whole || !known || read.nodes < 1 || read.number < 1) {
       fail(ExitStatus::bad_input,
-           "{}, line {} is '{}' (not weak or strong, nodes and repetition); give the results of "
+           "{}, line {} cannot be read (not weak or strong, nodes and repetition); give the "
+           "results of "
            "slurm/scaling.sbatch",
-           path, count, line);
+           path, count);
     }
     list.push_back(std::move(read));
   }

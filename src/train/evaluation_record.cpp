@@ -33,7 +33,7 @@ std::vector<std::string> titles(const std::vector<ClassResult>& classes) {
 /// The file that a link such as checkpoints/best leads to.
 std::string file_name(const std::string& path) {
   std::error_code ignored;
-  const fs::path named = follow_file_link(path);
+  const fs::path named = follow_file_link(path).text();
   const fs::path file = fs::canonical(named, ignored);
   return (file.empty() ? named : file).filename().string();
 }
@@ -49,7 +49,8 @@ void check_output_paths(const EvaluationRequest& request) {
   for (const auto& [option, path] : {std::pair("--confusion", request.confusion),
                                      std::pair("--predictions", request.predictions)}) {
     if (path.empty()) continue;
-    for (const std::string& input : {request.checkpoint, follow_file_link(request.checkpoint)}) {
+    for (const std::string& input :
+         {request.checkpoint, follow_file_link(request.checkpoint).text()}) {
       require_other_than(option, path, "the checkpoint", input);
     }
     if (std::error_code ignored; fs::exists(path, ignored)) {

@@ -41,8 +41,21 @@ BOOST_AUTO_TEST_CASE(a_link_and_a_text_file_name_the_same_file) {
   for (const char* name : {"link", "text", "windows", "open"}) {
     BOOST_TEST(name_behind(directory / name) == "step-00000001.h5");
   }
-  BOOST_TEST(follow_file_link(directory / "text") == directory / "step-00000001.h5");
-  BOOST_TEST(follow_file_link(directory / "link") == directory / "link");
+  BOOST_TEST(follow_file_link(directory / "text").text() == directory / "step-00000001.h5");
+  BOOST_TEST(follow_file_link(directory / "link").text() == directory / "link");
+}
+
+BOOST_AUTO_TEST_CASE(what_a_text_file_names_is_no_link) {
+  const TemporaryDirectory directory;
+  write_file(directory / "outside", "secret");
+  fs::create_directory(directory / "checkpoints");
+  fs::create_symlink("../outside", directory / "checkpoints/step-00000001.h5");
+  write_file(directory / "checkpoints/best", file_link_text("step-00000001.h5"));
+
+  BOOST_TEST(!follow_file_link(directory / "checkpoints/best").open(O_RDONLY));
+  fs::remove(directory / "checkpoints/step-00000001.h5");
+  write_file(directory / "checkpoints/step-00000001.h5", "weights");
+  BOOST_TEST(!!follow_file_link(directory / "checkpoints/best").open(O_RDONLY));
 }
 
 BOOST_AUTO_TEST_CASE(other_files_are_no_links) {
@@ -55,12 +68,12 @@ BOOST_AUTO_TEST_CASE(other_files_are_no_links) {
         std::string(300, 'a') + ".h5\n"}) {
     write_file(name, text);
     BOOST_TEST(name_behind(name).empty());
-    BOOST_TEST(follow_file_link(name) == name);
+    BOOST_TEST(follow_file_link(name).text() == name);
   }
   fs::remove(name);
   BOOST_REQUIRE(::mkfifo(name.c_str(), 0600) == 0);
   BOOST_TEST(name_behind(name).empty());
-  BOOST_TEST(follow_file_link(directory / "absent") == directory / "absent");
+  BOOST_TEST(follow_file_link(directory / "absent").text() == directory / "absent");
 }
 
 BOOST_AUTO_TEST_CASE(a_file_written_in_place_may_be_absent_but_nothing_else) {

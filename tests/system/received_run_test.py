@@ -136,6 +136,56 @@ def no_link_leads_out_of_a_run_directory(folder):
                     check(args, folder, victim, f"{entry} -> {target}")
 
 
+def no_message_quotes_a_private_file(folder):
+    """To which a link leads that is followed because the user names it, a text names, or is a hard link."""
+    data, made = made_run(folder)
+    victim = Victim(folder)
+    secret, weights = victim.path / "secret.txt", victim.path / "weights.h5"
+    secret.write_text(f"{SECRET}\n{SECRET}={SECRET}\n")
+    shutil.copy(latest(made), weights)
+    victim.before = victim.state()
+
+    def refused(args, expect, *words):
+        status, output = finish(start(args), seconds=60)
+        assert status == expect and all(word in output for word in words), f"status {status}: {args}\n{output}"
+        assert SECRET not in output, output
+        victim.check(args)
+
+    def each_reader(received):
+        best = received / "checkpoints" / "best"
+        return [["eval", "--checkpoint", best, "--data", data], ["inspect", best], train_args(data, folder / "new", "--epochs", 1, "--init-from", best),
+                ["export", best, "--format", "safetensors", "--output", folder / "out" / "weights"]]
+
+    for plant in (lambda best: best.symlink_to(secret), lambda best: best.hardlink_to(secret)):
+        received = fresh(folder, made)
+        (received / "checkpoints" / "best").unlink()
+        plant(received / "checkpoints" / "best")
+        for args in each_reader(received):
+            refused(args, BAD_INPUT, "best is text (")
+    for target in (secret, weights):
+        received = fresh(folder, made)
+        (received / "checkpoints" / "best").unlink()
+        (received / "checkpoints" / "best").write_text("step-00000009.h5\n")
+        (received / "checkpoints" / "step-00000009.h5").symlink_to(target)
+        for args in each_reader(received):
+            refused(args, BAD_INPUT, "step-00000009.h5 is a link")
+    for text, line in ((f"model=mlp\n{SECRET}\n", "line 2 "), (f"[{SECRET}]\nx={SECRET}\n", "line 2 "), (f"lr={SECRET}\n", "line 1 "),
+                       (f"seed=1\n\n{SECRET}={SECRET}\n", "line 3 "), (f"data={SECRET}\ndata=x\n", "contradict")):
+        secret.write_text(text)
+        victim.before = victim.state()
+        received = fresh(folder, made)
+        (received / "config.ini").unlink()
+        (received / "config.ini").hardlink_to(secret)
+        refused(["inspect", received], BAD_INPUT, "config.ini", line)
+    for text, where in ((f"true class,a,b\n{SECRET},1,2\n", "row 2 "), (f"true class,a\na,{SECRET}\n", "row 2, column 2 ")):
+        secret.write_text(text)
+        victim.before = victim.state()
+        received = fresh(folder, made)
+        (received / "confusion.csv").unlink()
+        (received / "confusion.csv").hardlink_to(secret)
+        refused(["compare", received], OK, where)
+
+
 def a_link_in_place_of_the_checkpoints_of_another_run_deletes_none(folder):
     """--keep 1 would remove all but one."""
     data, made = made_run(folder)
@@ -405,7 +455,7 @@ def a_record_that_no_packing_wrote_is_not_used(folder):
     assert "give --overwrite" in run([*args, folder / "expected"], expect=USAGE)
 
 if __name__ == "__main__":
-    main([every_command_is_tested_here, no_link_leads_out_of_a_run_directory, a_link_in_place_of_the_checkpoints_of_another_run_deletes_none,
+    main([every_command_is_tested_here, no_link_leads_out_of_a_run_directory, no_message_quotes_a_private_file, a_link_in_place_of_the_checkpoints_of_another_run_deletes_none,
           files_written_in_place_have_no_second_name, a_link_to_a_whole_run_directory_is_followed, a_line_or_a_text_without_end_is_refused,
           who_may_only_read_the_lock_does_not_stop_training, a_race_for_the_names_of_outputs_is_lost,
           temporary_files_of_other_programs_are_kept, a_packing_that_is_a_link_to_anothers_is_refused,

@@ -14,8 +14,9 @@ namespace lockstep {
 /// or, in an OpenDirectory, if the link leads out of its directory.
 [[nodiscard]] std::string name_behind(const FilePath& path);
 
-/// The path of the file that such a text stands for; any other path as it is.
-[[nodiscard]] std::string follow_file_link(const std::string& path);
+/// The file that such a text stands for, in its directory, where no link is followed; any other
+/// path as it is.
+[[nodiscard]] FilePath follow_file_link(const std::string& path);
 
 /// The text of a link to the file `name`.
 [[nodiscard]] std::string file_link_text(std::string_view name);
