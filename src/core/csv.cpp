@@ -2,6 +2,8 @@
 
 #include "lockstep/core/escape.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <system_error>
@@ -16,11 +18,12 @@ bool is_number(std::string_view text) {
   return read.ec != std::errc::invalid_argument && read.ptr == end;
 }
 
-/// Also with apostrophes before it.
+/// Also with apostrophes before it, or in full width, which some spreadsheets read alike.
 bool looks_like_formula(std::string_view text) {
-  const std::size_t first = text.find_first_not_of('\'');
-  return first != std::string_view::npos &&
-         std::string_view("=+-@").find(text[first]) != std::string_view::npos;
+  constexpr std::array<std::string_view, 8> starts{
+      "=", "+", "-", "@", "\xef\xbc\x9d", "\xef\xbc\x8b", "\xef\xbc\x8d", "\xef\xbc\xa0"};
+  text.remove_prefix(std::min(text.find_first_not_of('\''), text.size()));
+  return std::ranges::any_of(starts, [&](auto start) { return text.starts_with(start); });
 }
 
 }  // namespace

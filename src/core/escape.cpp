@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 
 namespace lockstep {
@@ -46,14 +47,17 @@ bool is_invisible(char32_t code) {
   return code == 0xad || code == 0x200b || (code >= 0x2060 && code <= 0x2064) || code == 0xfeff;
 }
 
+bool is_harmful(char32_t code) {
+  return is_control(code) || changes_direction(code) || is_invisible(code);
+}
+
 std::string escape(std::string_view text, std::string_view kept) {
   std::string result;
   while (!text.empty()) {
     const Character first = first_character(text);
     const std::string_view bytes = text.substr(0, first.bytes);
-    const bool is_plain = first.valid && !is_control(first.code) &&
-                          !changes_direction(first.code) && !is_invisible(first.code);
-    if (is_plain || kept.find(text.front()) != std::string_view::npos) {
+    if ((first.valid && !is_harmful(first.code)) ||
+        kept.find(text.front()) != std::string_view::npos) {
       result += bytes;
     } else {
       for (const char byte : bytes) {
@@ -82,6 +86,22 @@ std::string escape_controls(std::string_view text) {
 
 std::string escape_line(std::string_view text) {
   return escape(text, {});
+}
+
+std::string escape_json(std::string_view json) {
+  std::string result;
+  result.reserve(json.size());
+  while (!json.empty()) {
+    const Character first = first_character(json);
+    if (first.valid && is_harmful(first.code)) {
+      fmt::format_to(std::back_inserter(result), "\\u{:04x}",
+                     static_cast<std::uint32_t>(first.code));
+    } else {
+      result += json.substr(0, first.bytes);
+    }
+    json.remove_prefix(first.bytes);
+  }
+  return result;
 }
 
 }  // namespace lockstep

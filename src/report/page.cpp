@@ -42,9 +42,10 @@ std::string html_of(std::string_view text) {
   return html;
 }
 
-/// JSON for a script element, which no text in it can end. Bytes that are not UTF-8 are replaced.
+/// JSON for a script element, which no text in it can end, and where none hides another. Bytes that
+/// are not UTF-8 are replaced.
 std::string script_data(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = escape_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
   std::string data;
   data.reserve(text.size());
   for (const char c : text) {

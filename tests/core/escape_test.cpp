@@ -34,3 +34,10 @@ BOOST_AUTO_TEST_CASE(bytes_that_are_not_utf8_are_escaped) {
   BOOST_TEST(escape_controls("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // a surrogate
   BOOST_TEST(escape_controls("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // above U+10FFFF
 }
+
+BOOST_AUTO_TEST_CASE(json_means_the_same_without_characters_that_deceive) {
+  BOOST_TEST(escape_json("[\"\u202ea\u2066\u200b\u0085\u2028\u061c\x7f\"]") ==
+             "[\"\\u202ea\\u2066\\u200b\\u0085\\u2028\\u061c\\u007f\"]");
+  BOOST_TEST(escape_json("{\"\\u202e \u00e9\u4e2d\": \"\U0001f600\"}") ==
+             "{\"\\u202e \u00e9\u4e2d\": \"\U0001f600\"}");
+}

@@ -26,7 +26,8 @@ BOOST_AUTO_TEST_CASE(texts_are_escaped_in_the_format_and_numbers_are_not) {
 }
 
 BOOST_AUTO_TEST_CASE(a_formula_is_text_in_a_spreadsheet_and_comes_back) {
-  for (const char* text : {"=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "'=1", "''@x"}) {
+  for (const char* text : {"=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "'=1", "''@x",
+                           "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x", "'\uff1d1"}) {
     const std::string field = csv_field(text);
     BOOST_TEST(field == std::string("'") + text);
     BOOST_TEST(csv_text(field) == text);

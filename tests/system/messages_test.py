@@ -102,7 +102,9 @@ def names_from_files_reach_no_terminal_as_controls(folder):
 
 
 # What spreadsheets run in a field of CSV, and browsers in a page. Text that begins like a number stays text.
-ACTIVE = ["=cmd|' calc'!A0", "+1+cmd", "-2+3", "@SUM(A1)", "'=1", "<script>alert(1)", '=HYPERLINK("x")', "two\n=1+1", "\t=1", "-5"]
+ACTIVE = ["=cmd|' calc'!A0", "+1+cmd", "-2+3", "@SUM(A1)", "'=1", "<script>alert(1)", '=HYPERLINK("x")', "two\n=1+1", "\t=1", "-5",
+          "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x"]
+FORMULAS = "=+@\uff1d\uff0b\uff0d\uff20-"
 
 
 def fields_of(text):
@@ -112,7 +114,7 @@ def fields_of(text):
         try:
             float(field)
         except ValueError:
-            assert not field.startswith(tuple("=+-@\t\r\n")), field
+            assert not field.startswith(tuple(FORMULAS + "\t\r\n")), field
     return fields
 
 
@@ -128,7 +130,7 @@ def names_are_run_by_no_spreadsheet_and_no_browser(folder):
     names = fields_of((folder / "c.csv").read_text())[1:len(ACTIVE) + 1]
     # An apostrophe is for the spreadsheet; a number needs none. Line breaks and tabs are written as \\xHH.
     safe = [escaped(name.encode()) for name in ACTIVE]
-    assert names == ["'" + name if re.match("'*[=+@-]", name) and name != "-5" else name for name in safe], names
+    assert names == ["'" + name if re.match(f"'*[{FORMULAS}]", name) and name != "-5" else name for name in safe], names
     shown(["report", run_dirs[0], "--confusion", folder / "c.csv", "-o", folder / "page.html"])
     page = (folder / "page.html").read_text()
     assert "<script>alert" not in page

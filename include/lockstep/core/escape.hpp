@@ -15,4 +15,7 @@ namespace lockstep {
 /// The same for one line or a name, whose line breaks and tabs are escaped too.
 [[nodiscard]] std::string escape_line(std::string_view text);
 
+/// JSON of one line that means the same, with \uHHHH in place of such characters.
+[[nodiscard]] std::string escape_json(std::string_view json);
+
 }  // namespace lockstep
