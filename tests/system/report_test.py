@@ -91,6 +91,18 @@ def an_existing_file_is_replaced_only_if_it_is_a_page(folder):
     run(["report"], expect=USAGE)
 
 
+def no_character_of_a_page_turns_or_hides_text(folder):
+    """As text the data would show other words than they are."""
+    hidden = "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff\x85\x7f\xad"
+    model = f"m{hidden}\u4e2d"
+    run_dir = fake_run(folder / "run", [{"event": "start", "step": 0, "model": model}], config=f"data=d{hidden}\n")
+    page = folder / "page.html"
+    run(["report", run_dir, "-o", page])
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1]
+    assert not set(hidden) & set(data), sorted(set(hidden) & set(data))
+    assert "\u4e2d" in data and model in json.dumps(page_data(page), ensure_ascii=False), data[:2000]
+
+
 def hostile_runs_become_pages(folder):
     """Half a line, NaN losses, an empty run, and names that are HTML."""
     torn = fake_run(folder / "torn", [{"event": "step", "step": s, "loss": None if s > 2 else 1.5} for s in range(1, 6)])
@@ -149,7 +161,7 @@ def lines_without_an_end_take_bounded_memory(folder):
         process = subprocess.Popen(["bash", "-c", "ulimit -v 1000000; exec \"$@\"", "bash", *harness.command(args)], stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, env=harness.environment(), process_group=0)
         status, output = harness.finish(process)
-        assert status == OK, output
+        assert status == BAD_INPUT and re.search(r"metrics.jsonl has a line of \d+ bytes or more", output), f"status {status}: {output}"
 
 
 def a_million_steps_take_seconds_and_little_memory(folder):
@@ -215,7 +227,7 @@ def a_scaling_study_becomes_a_table_and_a_page(folder):
     assert "no run is predicted" in run(["report", made, "-o", page, "--link", "1gbit"], expect=USAGE)
     run(["report", study, "-o", page, "--link", "fast"], expect=USAGE)
     (study / "points").write_text("weak\n")
-    assert "line 1 is 'weak'" in run(["report", study, "-o", page], expect=BAD_INPUT)
+    assert "line 1 cannot be read" in run(["report", study, "-o", page], expect=BAD_INPUT)
 
 
 def a_scaling_study_is_predicted_as_by_scale(folder):
@@ -309,7 +321,7 @@ def a_confusion_matrix_of_another_file_is_shown(folder):
     assert "it is shown for one" in run(["report", made, made, "--confusion", other, "-o", page], expect=USAGE)
     run(["report", made, "--confusion", folder / "absent.csv", "-o", page], expect=NO_INPUT)
     other.write_text("true class,cat\ncat,x\n")
-    assert "row 2, column 2 is 'x'" in run(["report", made, "--confusion", other, "-o", page], expect=BAD_INPUT)
+    assert "row 2, column 2 cannot be read" in run(["report", made, "--confusion", other, "-o", page], expect=BAD_INPUT)
     assert page.read_bytes() == before
 
 
@@ -337,7 +349,7 @@ def exported_metrics_are_those_of_the_run(folder):
 
 
 if __name__ == "__main__":
-    main([a_page_has_what_a_run_recorded, an_existing_file_is_replaced_only_if_it_is_a_page, hostile_runs_become_pages, deeply_nested_json_is_a_damaged_record, lines_without_an_end_take_bounded_memory,
+    main([a_page_has_what_a_run_recorded, an_existing_file_is_replaced_only_if_it_is_a_page, no_character_of_a_page_turns_or_hides_text, hostile_runs_become_pages, deeply_nested_json_is_a_damaged_record, lines_without_an_end_take_bounded_memory,
           a_million_steps_take_seconds_and_little_memory, pages_of_many_runs_stay_small,
           a_scaling_study_becomes_a_table_and_a_page, a_scaling_study_is_predicted_as_by_scale, the_step_benchmark_names_what_a_prediction_needs,
           compare_prints_options_that_differ_and_final_figures, losses_that_are_not_finite_are_noted,

@@ -18,6 +18,7 @@ PATHS = {
     "eval": {"checkpoint": FILE, "data": DIRECTORY, "confusion": OUTPUT, "predictions": OUTPUT},
     "pack": {"val-labels": FILE, "class-ids": FILE, "class-names": FILE, "output": MADE, "input": DIRECTORY},
     "export": {"output": OUTPUT},
+    "inspect": {"output": OUTPUT},
     "bench": {"data": DIRECTORY, "directory": MADE},
     "doctor": {"data": DIRECTORY, "run-dir": MADE},
     "report": {"output": OUTPUT, "confusion": FILE},
@@ -123,6 +124,7 @@ def with_each_option(folder, data, made):
         "train": ["train", *MODEL, "--epochs", 1, "--data", data, "--run-dir", folder / "new"],
         "eval": ["eval", "--checkpoint", checkpoint, "--data", data],
         "export": ["export", checkpoint, "--format", "onnx", "--output", folder / "exported"],
+        "inspect": ["inspect", "--manifest", data, "--output", folder / "sums"],
         "report": ["report", made, "--output", folder / "page.html"],
         "pack": images_to_pack(folder),
     }
