@@ -117,7 +117,7 @@ void require_own_shard(const TemporaryFile& shard) {
 }  // namespace
 
 ShardWriter::ShardWriter(const TemporaryFile& file, const SourceInfo& info)
-    : file_(file), image_(info.image), encoded_(info.encoded), spool_(file.path() + "-samples") {}
+    : file_(file), image_(info.image), encoded_(info.encoded), spool_(file.target()) {}
 
 void ShardWriter::append(const RawSample& sample) {
   buffer_.insert(buffer_.end(), sample.bytes.begin(), sample.bytes.end());

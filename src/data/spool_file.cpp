@@ -1,25 +1,24 @@
 #include "spool_file.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/io/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace lockstep {
 
-SpoolFile::SpoolFile(std::string path)
-    : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
+SpoolFile::SpoolFile(const FilePath& file) {
+  const TemporaryFile named(file);
+  path_ = named.path();
+  file_ = Descriptor(::fcntl(named.file().get(), F_DUPFD_CLOEXEC, 0));
   if (!file_) {
-    fail(ExitStatus::cannot_write,
-         "cannot create {} ({}); check that the directory is writable and is not full", path_,
-         std::strerror(errno));
+    fail(ExitStatus::cannot_write, "cannot open {} again ({}); raise the limit of open files",
+         path_, std::strerror(errno));
   }
-  ::unlink(path_.c_str());
 }
 
 void SpoolFile::append(std::span<const std::byte> bytes) {

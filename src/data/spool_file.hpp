@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_path.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace lockstep {
 /// A file without a name that vanishes with its owner, also if the process is killed.
 class SpoolFile final {
  public:
-  /// On the file system of `path`, which must not exist. Error(cannot_write).
-  explicit SpoolFile(std::string path);
+  /// In the directory of `file`. Error(cannot_write).
+  explicit SpoolFile(const FilePath& file);
 
   void append(std::span<const std::byte> bytes);                      ///< Error(cannot_write)
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;  ///< Error(internal)

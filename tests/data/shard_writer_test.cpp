@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -65,6 +66,18 @@ BOOST_AUTO_TEST_CASE(a_shard_of_this_packing_gets_its_attributes) {
   BOOST_TEST(header.samples == 4);
   BOOST_TEST(header.classes.value() == 4);
   BOOST_TEST(header.std == attributes.std, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(samples_are_not_spooled_through_a_link) {
+  const TemporaryDirectory directory;
+  for (const char* name : {"unfinished", "precious"}) {
+    std::filesystem::create_directory(directory / name);
+  }
+  const TemporaryFile shard(OpenDirectory(directory.path()) / "unfinished" / "a.h5");
+  std::filesystem::rename(directory / "unfinished", directory / "moved");
+  std::filesystem::create_directory_symlink("precious", directory / "unfinished");
+
+  BOOST_TEST((failure_of([&] { write_unfinished(shard); }).status == ExitStatus::cannot_write));
 }
 
 BOOST_AUTO_TEST_CASE(the_library_never_opens_a_shard_of_another_writer) {

@@ -24,6 +24,7 @@ class TemporaryFile final {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile();
 
+  [[nodiscard]] const FilePath& target() const noexcept { return target_; }
   /// For messages.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] const Descriptor& file() const noexcept { return file_; }
