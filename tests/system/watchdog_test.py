@@ -11,7 +11,7 @@ from harness import *  # noqa: F403
 FAULTS = os.environ["LOCKSTEP_TEST_FAULTS"]
 HOST = socket.gethostname()
 LIMIT = 3
-OPENED_AT_START = 3  # how often a shard is opened then
+OPENED_AT_START = 2  # how often a shard is opened then
 SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
 
 
