@@ -70,10 +70,10 @@ BOOST_AUTO_TEST_CASE(a_confusion_matrix_has_titles_and_a_row_for_each_class) {
   file.publish();
 
   BOOST_TEST(read_file(directory / "c.csv") ==
-             "true class,plain,\"comma, \"\"quote\"\"\",\"ünïcode\nline\"\n"
+             "true class,plain,\"comma, \"\"quote\"\"\",ünïcode\\x0aline\n"
              "plain,2,2,0\n"
              "\"comma, \"\"quote\"\"\",0,0,2\n"
-             "\"ünïcode\nline\",2,2,2\n");
+             "ünïcode\\x0aline,2,2,2\n");
 }
 
 BOOST_AUTO_TEST_CASE(a_matrix_that_is_not_published_leaves_no_file) {
