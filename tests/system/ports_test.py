@@ -27,7 +27,9 @@ def stop(process):
 
 
 def is_open_mpi_4():
-    return "(Open MPI) 4." in subprocess.run([MPIRUN[0], "--version"], capture_output=True, text=True).stdout
+    # mpiexec calls itself OpenRTE.
+    version = subprocess.run([MPIRUN[0], "--version"], capture_output=True, text=True).stdout
+    return re.search(r"\((Open MPI|OpenRTE)\) 4\.", version) is not None
 
 
 def require_open_mpi_4():
@@ -110,7 +112,9 @@ def doctor_listens_on_the_chosen_network_alone(folder):
         process = subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), process_group=0)
         found = ever_listened(process)
         status, output = finish(process)
-        assert status == 1 and "every node reaches every other" in output and found == expected, f"{status} {found}\n{output}"
+        # On a busy machine its network is slow, which is a warning.
+        reached = re.search(r"^(ok|warn) +nodes ", output, re.M)
+        assert status == 1 and reached and found == expected, f"{status} {found}\n{output}"
 
 
 def the_users_transports_of_mpi_are_kept(folder):
