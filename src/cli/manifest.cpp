@@ -94,14 +94,14 @@ class Listing final {
     }
   }
 
-  /// What a link leads to is listed by its own name, or is no part of the directory.
+  /// A link may only point to a file of the same directory, which is listed under its own name.
   void require_target_below(const std::string& name) const {
     std::error_code error;
     const fs::path target = fs::canonical(base_ / name, error);
     if (!error && is_below(target, base_)) return;
     fail(ExitStatus::bad_input,
          "{} is a link to {}, which is not in {} (a manifest lists only what is); name the file "
-         "itself, or remove the link",
+         "itself",
          (base_ / name).string(), fs::read_symlink(base_ / name, error).string(), base_.string());
   }
 

@@ -79,13 +79,17 @@ std::vector<Range> metadata_of(const h5::Object& file, bool encoded, std::uint64
   return metadata;
 }
 
-/// Error(bad_input) unless all of a shard but its values is as close() writes it. A packing that
-/// goes on takes up shards that it finds, and the HDF5 library must not open a stranger's.
-void require_own_shard(const TemporaryFile& shard) {
+/// Whether all of a shard but its values is as ShardWriter::close() writes it.
+bool has_own_structure(const Descriptor& shard) {
   const auto path_of = [](const Descriptor& file) {
     return fmt::format("/proc/self/fd/{}", file.get());
   };
-  const h5::Object found = h5::open_file(path_of(shard.file()));
+  const auto size_of = [](const Descriptor& file) {
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0) fail(ExitStatus::internal, "{}", std::strerror(errno));
+    return static_cast<std::uint64_t>(status.st_size);
+  };
+  const h5::Object found = h5::open_file(path_of(shard));
   const bool encoded = h5::exists(found, "encoded");
   const std::vector<std::uint64_t> dims = h5::describe(found, encoded ? "encoded" : "images").dims;
   const std::uint64_t samples = h5::describe(found, "labels").elements;
@@ -97,21 +101,15 @@ void require_own_shard(const TemporaryFile& shard) {
   h5::File file = h5::create_file("a file in memory", skeleton);
   static_cast<void>(create_datasets(file, dims, encoded, samples));
   h5::close_written(std::move(file));
-  struct stat status {};
-  const bool is_known = ::fstat(skeleton.get(), &status) == 0;
-  const std::uint64_t bytes = is_known ? static_cast<std::uint64_t>(status.st_size) : 0;
-  bool is_own = is_known && shard.bytes() == bytes;
-  for (const Range& range : metadata_of(h5::open_file(path_of(skeleton)), encoded, bytes)) {
-    std::vector<std::byte> expected(is_own ? range.end - range.begin : 0);
+  const std::uint64_t bytes = size_of(skeleton);
+  if (size_of(shard) != bytes) return false;
+  const auto metadata = metadata_of(h5::open_file(path_of(skeleton)), encoded, bytes);
+  return std::ranges::all_of(metadata, [&](const Range& range) {
+    std::vector<std::byte> expected(range.end - range.begin);
     std::vector<std::byte> stored(expected.size());
-    is_own = is_own && read_at(skeleton, range.begin, expected) == expected.size() &&
-             read_at(shard.file(), range.begin, stored) == stored.size() && stored == expected;
-  }
-  if (is_own) return;
-  fail(ExitStatus::bad_input,
-       "{} was not written by this version's pack (its HDF5 structure differs); give another "
-       "--output, or --overwrite to start again",
-       shard.path());
+    return read_at(skeleton, range.begin, expected) == expected.size() &&
+           read_at(shard, range.begin, stored) == stored.size() && stored == expected;
+  });
 }
 
 }  // namespace
@@ -149,8 +147,22 @@ void ShardWriter::close() {
   h5::close_written(std::move(file));
 }
 
+bool is_unfinished_shard(const Descriptor& file) {
+  try {
+    return has_own_structure(file);
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::bad_input) throw;
+    return false;
+  }
+}
+
 void finish_shard(const TemporaryFile& shard, const ShardAttributes& attributes) {
-  require_own_shard(shard);
+  if (!is_unfinished_shard(shard.file())) {
+    fail(
+        ExitStatus::bad_input,
+        "{} was not written by this packing (its HDF5 structure differs); pack to another --output",
+        shard.path());
+  }
   h5::File file = h5::open_for_update(shard.path(), shard.file());
   h5::write_string(file, "format", "lockstep-shard");
   h5::write_int64(file, "version", 1);

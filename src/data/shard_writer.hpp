@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/data/pack_source.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "spool_file.hpp"
@@ -48,7 +49,12 @@ class ShardWriter final {
   std::vector<std::uint32_t> checksums_;
 };
 
-/// Writes the attributes into a closed shard. Error(cannot_write).
+/// Whether a file is a shard as ShardWriter::close() leaves it: but for the values, the same bytes.
+/// The HDF5 library opens no other file, since it is not safe with files of strangers.
+[[nodiscard]] bool is_unfinished_shard(const Descriptor& file);
+
+/// Writes the attributes into a closed shard. Error(cannot_write); Error(bad_input) unless
+/// is_unfinished_shard().
 void finish_shard(const TemporaryFile& shard, const ShardAttributes& attributes);
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
+#include "shard_writer.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -174,7 +175,9 @@ void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
 std::optional<ShardRecord> UnfinishedPacking::find(const std::string& name) const {
   if (!size_of_own(record(name))) return std::nullopt;
   const ShardRecord found = parse_shard_record(read_text_file(record(name)));
-  const bool is_stored = size_of_own(file(name)) == found.bytes;
+  // Another version's shard, or another HDF5's, is packed again.
+  const bool is_stored =
+      size_of_own(file(name)) == found.bytes && is_unfinished_shard(open_input(file(name)));
   const bool is_published = publishing_.exists() && size_of_own(output_ / name);
   // A shard is neither if the process was killed while it added the attributes.
   if (!is_stored && !is_published) return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include "hdf5_input.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,11 @@
 
 /// The trees and heaps in which groups, attributes and indices of chunks are stored.
 namespace lockstep::h5 {
+
+/// Bytes that the format takes for numbers up to `limit`.
+[[nodiscard]] inline std::size_t encoded_bytes(std::uint64_t limit) noexcept {
+  return static_cast<std::size_t>(std::bit_width(limit | 1) - 1) / 8 + 1;
+}
 
 using Visit = std::function<void(Cursor)>;
 
@@ -24,7 +30,6 @@ enum class RecordType : std::uint8_t {
 };
 
 /// Calls `visit` for each record of the version 2 B-tree with its header at `address`, in order.
-/// Bytes of a record are in it; 0 if nothing is stored.
 void visit_records(const Input& input, std::uint64_t address, RecordType type, const Visit& visit);
 
 /// Calls `visit` for each object of the fractal heap at `heap` that the tree at `tree` lists.

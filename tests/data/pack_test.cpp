@@ -216,6 +216,38 @@ BOOST_FIXTURE_TEST_CASE(packing_a_bad_image_leaves_no_shard_and_continues_withou
   BOOST_TEST(pack(*source, options, *comm).skipped == 1);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_finished_shard_of_another_writer_is_packed_again, Shared) {
+  on_first([&] {
+    const auto alone = make_self_communicator();
+    for (int i = 0; i < 12; ++i) {
+      std::filesystem::create_directories(path + "/tree/cat");
+      write_file(path + "/tree/cat/" + std::to_string(i) + ".png", flat_png(8, 8, 10));
+    }
+    const auto source = open_folder_source({.directory = path + "/tree", .image_size = 8}, *alone);
+    PackOptions options{.directory = path + "/out", .shards = 6, .progress = {}};
+    options.progress = [calls = 0](const PackedSoFar&) mutable {
+      if (++calls == 8) fail(ExitStatus::internal, "interrupted");
+    };
+    BOOST_TEST(failure_of([&] { (void)pack(*source, options, *alone); }).says("interrupted"));
+    int changed = 0;
+    for (const std::string& name : names_in(path + "/out/unfinished")) {
+      if (!name.ends_with(".h5")) continue;
+      const std::string file = path + "/out/unfinished/" + name;
+      write_file(file, "another" + read_file(file).substr(7));  // as long as before
+      ++changed;
+    }
+    BOOST_TEST(changed > 0);
+    options.progress = {};
+
+    const PackResult result = pack(*source, options, *alone);
+
+    BOOST_TEST(result.train_samples == 12);
+    for (const std::string& name : names_in(path + "/out")) {
+      if (name.ends_with(".h5")) static_cast<void>(verify_shard(path + "/out/" + name));
+    }
+  });
+}
+
 BOOST_FIXTURE_TEST_CASE(an_interrupted_packing_is_continued_to_the_same_bytes, Shared) {
   on_first([&] {
     const auto alone = make_self_communicator();

@@ -83,14 +83,15 @@ BOOST_AUTO_TEST_CASE(samples_are_not_spooled_through_a_link) {
 BOOST_AUTO_TEST_CASE(the_library_never_opens_a_shard_of_another_writer) {
   const auto is_refused = [](const std::function<void(const h5::File&)>& write) {
     const Failure failure = finish_other(write);
-    return failure.status == ExitStatus::bad_input && failure.says("was not written by");
+    return failure.status == ExitStatus::bad_input &&
+           failure.says("was not written by this packing");
   };
 
   BOOST_TEST(!finish_other([](const h5::File& file) {
                 images(file);
                 labels(file);
                 checksums(file);
-              }).says("was not written by"));
+              }).says("was not written by this packing"));
   BOOST_TEST(is_refused([](const h5::File& file) {
     labels(file);
     images(file);
