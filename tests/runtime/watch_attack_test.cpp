@@ -246,17 +246,28 @@ BOOST_AUTO_TEST_CASE(more_strangers_than_allowed_open_files_do_not_starve_the_ch
   Target target;
   const FileLimit limit(64);
   const Crowd crowd(target.port, 100);
+  for (const auto end = std::chrono::steady_clock::now() + 2s;
+       std::chrono::steady_clock::now() < end;) {
+    target.exchange(100ms);
+  }
+
+  BOOST_TEST(open_files(20).size() == 20U);
+  target.begin_child();
+  BOOST_TEST(target.until([&] { return target.child_is_in(); }, 60s));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_may_open_no_more_files_waits_before_it_accepts_again) {
+  Target target;
+  const Crowd crowd(target.port, 100);
+  const FileLimit limit(64);
+  const std::vector<Descriptor> others = open_files(40);
   int exchanges = 0;
   for (const auto end = std::chrono::steady_clock::now() + 2s;
        std::chrono::steady_clock::now() < end; ++exchanges) {
     target.exchange(100ms);
   }
 
-  // A loop that does not wait makes hundreds of thousands; each stranger that comes back makes one.
-  BOOST_TEST(exchanges < 20'000);
-  BOOST_TEST(open_files(20).size() == 20U);
-  target.begin_child();
-  BOOST_TEST(target.until([&] { return target.child_is_in(); }, 60s));
+  BOOST_TEST(exchanges < 1000);
 }
 
 BOOST_AUTO_TEST_CASE(thousands_of_strangers_do_not_keep_the_child_out) {
