@@ -2,23 +2,23 @@
 # interactive.sh [--machine NAME] COMMAND [OPTIONS...]: lockstep COMMAND on all ranks of an allocation, from its shell.
 #   salloc --nodes=2 --ntasks-per-node=4 --cpus-per-task=8
 #   slurm/interactive.sh train --model resnet50 --data shards/ --run-dir runs/try
-: "${LOCKSTEP_SLURM:=$(dirname "$(readlink -e "$0")")}"
-[[ ${LOCKSTEP_SLURM:-} == /* && ! -k $LOCKSTEP_SLURM && -r $LOCKSTEP_SLURM/job.sh ]] || {
-  echo "error: no job.sh in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (if unset: beside the submitted script, but not in a directory such as /tmp); module load lockstep, or set it to the absolute path of slurm/" >&2
-  exit 66
-}
+# job.sh is beside this script, of which Slurm runs a copy, or in LOCKSTEP_SLURM; never in a directory such as /tmp, or where it was submitted.
+original=$0
+[[ $0 != */slurm_script ]] || original=$(env -u SLURM_CLUSTERS scontrol show job "$SLURM_JOB_ID" | env sed -n '/^ *Command=\//{s//\//p;q}')
+found=$(env readlink -e "${original%" $*"}") found=${found%/*}
+[[ -n $found && ! -k $found && -r $found/job.sh ]] || found=${LOCKSTEP_SLURM:-}
+[[ $found == /* && ! -k $found && -r $found/job.sh ]] || { echo "error: no job.sh beside '$original' or in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (directories such as /tmp do not count); module load lockstep, or set LOCKSTEP_SLURM to the absolute path of slurm/" >&2; exit 66; }
 # shellcheck source-path=SCRIPTDIR source=job.sh
-source "$LOCKSTEP_SLURM/job.sh" || exit 66
-trap - "${signals[@]}" # no checkpoint on a signal here
-machine=${LOCKSTEP_MACHINE:-generic}
+source "$found/job.sh"
+interactive=1 name=
 if [ "${1:-}" = --machine ]; then
-  machine=${2:-}
+  name=${2:-}
   shift 2 || give_up 64 "--machine needs a name"
 fi
-[ $# -gt 0 ] || { sed -n 2,4p "$0" >&2; exit 64; }
-[ "$job" != none ] ||
-  give_up 64 "no allocation here (SLURM_JOB_ID is not set); start this in the shell that salloc --nodes=2 gives"
-load_machine "$machine"
+[ $# -gt 0 ] || { sed -n 2,4p "$0" >&2; end 64 "no command"; }
+load_machine "$name"
+introduce "$@"
 # In the terminal's foreground: the launcher forwards interrupts to the ranks.
 launch_line "${lockstep[@]}" "$@"
+trap - USR1 USR2 INT HUP TERM # no checkpoint on a signal here
 exec "${line[@]}"

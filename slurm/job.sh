@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Code common to the job scripts; sourced, never run. docs/slurm.md explains each part.
 #
-#   load_machine NAME    reads machines/NAME.env (a NAME with a slash is a file): the settings of one machine
+#   load_machine [NAME]  reads the settings of one machine: a file (with a slash), or NAME.env of the site or of machines/
 #   resolve_run          sets run_dir from the array `training`; an element of a job array trains the seed of its number, or `variant`
 #                        if the script sets that, in a directory of its own
 #   launch COMMAND...    runs the ranks with the machine's launcher; forwards signals; sets `status`
@@ -9,139 +9,46 @@
 #
 # What depends on the scheduler is in schedulers/NAME.sh, which sets
 #
-#   job                  the job's number, for messages
+#   job                  the name of this job, or element of an array, for messages and the scheduler's commands; none: no job
 #   element              the number of this element of a job array; empty: no array
 #   own_launcher         the launcher, unless the machine's file sets another
-#   signals              those that ask this script to stop
 #   ways_again           why submit_again failed, for a message
 #
 # and defines
 #
-#   job_name             prints the name of this job, or element of an array, for the scheduler's commands
+#   why_not_here         sets `reason`: empty if this script may start ranks here, else why not
 #   read_allocation      sets `nodes`, `tasks` (ranks), `ranks_a_node` (at most) and `cores` (a rank's; empty: unknown)
 #   seconds_left         prints the time until the job's limit; nothing if there is none, or if the program asks by itself;
 #                        fails if the scheduler does not tell
 #   ran_out_of_memory    whether the scheduler reports that a rank did
-#   why_not_again        sets `reason`: empty if this script may submit the job again, else why not. Do not call it in a
-#                        subshell, which a signal would end
+#   why_not_again        sets `cause`: why the ranks ended, as far as the scheduler tells, and `reason`: empty if this script may submit
+#                        the job again, else why not. Do not call it in a subshell, which a signal would end
 #   submit_again ...     runs the job again after this one has ended, with these arguments of the job script
-set -euo pipefail
+#
+# Code of sites and users runs without strict mode: only the functions that job scripts call are strict, by `local -`.
 
-variant=
+variant='' interactive='' told='' phase='before the ranks were started'
 say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job${variant:+ ($variant)}" "$*"; }
 
-give_up() {  # give_up STATUS TEXT
-  say "error: $2" >&2
+# The last line of the log says why the script ended.
+end() {  # end STATUS TEXT
+  told=1
+  say "$2"
   exit "$1"
 }
-
-# --- the scheduler ---------------------------------------------------------------------------------------------------
-
-# Flux may run within a job of another scheduler; of their variables it hides Slurm's from its own jobs.
-find_scheduler() {
-  if [ -n "${SLURM_JOB_ID:-}" ]; then
-    scheduler=slurm
-  elif [ -n "${FLUX_ENCLOSING_ID:-}${FLUX_URI:-}" ]; then
-    scheduler=flux
-  elif [ -n "${PBS_JOBID:-}" ]; then
-    scheduler=pbs
-  elif [ -n "${LSB_JOBID:-}" ]; then
-    scheduler=lsf
-  else
-    scheduler=slurm
-  fi
-}
-find_scheduler
-# shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
-source "${BASH_SOURCE[0]%/*}/schedulers/$scheduler.sh"
-# shellcheck source-path=SCRIPTDIR source=spares.sh
-source "${BASH_SOURCE[0]%/*}/spares.sh"
-
-# read_allocation's check where the scheduler tells nodes but not ranks.
-require_ranks_a_node() {
-  [[ ${ranks_a_node:-} =~ ^[1-9][0-9]*$ ]] ||
-    give_up 64 "ranks_a_node='${ranks_a_node:-}' (this scheduler does not tell how many ranks a node gets); set it before load_machine"
-}
-
-# why_not_again where the scheduler gives no reason for ending a job: before its time limit, a job was cancelled, or the
-# scheduler will start it again by itself.
-told_to_end() {
-  local now
-  reason=
-  case $warned in '' | USR1 | USR2) return 0 ;; esac
-  printf -v now '%(%s)T' -1
-  [ -n "$ends" ] && [ "$now" -ge "$ends" ] || reason="it was told to end before its time limit (SIG$warned)"
-}
-
-# --- the machine -----------------------------------------------------------------------------------------------------
-
-load_machine() {
-  # Variables that a machine's file may set; these defaults fit a plain cluster.
-  launcher=$own_launcher   # srun, mpirun (or mpiexec), flux or jsrun; mpirun also where srun and MPI have no common PMI
-  srun_options=(--mpi=pmix)
-  mpirun_options=auto      # or a list of options that place the ranks; auto: chosen by mpirun's MPI
-  flux_options=(-o cpu-affinity=per-task)
-  jsrun_options=auto       # or a list of options that bind the ranks; auto: each to its share of the node's cores
-  lockstep=(lockstep)      # with its wrapper, if any: (apptainer exec lockstep.sif lockstep)
-  scratch=${SCRATCH:-$PWD} # where data and runs are
-  recipes=$LOCKSTEP_SLURM/../recipes # configurations for --config
-  stage=                   # node-local storage for copies of shards; empty: none
-  max_restarts=50          # per submission, by these scripts; Slurm's own do not count
-  stalled_restarts=1       # consecutive restarts without a newer checkpoint
-  crash_restarts=2         # restarts after a rank crashed or ran out of memory, which seldom help
-  spare_nodes=${LOCKSTEP_SPARE_NODES:-}   # restart within the job, and keep so many of its nodes for that; empty: requeue the job
-  min_nodes=${LOCKSTEP_MIN_NODES:-}       # with spare_nodes: when none is left, continue on so few nodes; empty: requeue the job
-  replace_slow=${LOCKSTEP_REPLACE_SLOW:-} # with spare_nodes: 1: a restart also replaces nodes that the program calls slow
-  # Sets variables that a machine's file may read: nodes, tasks, ranks_a_node, cores.
-  read_allocation
-  local file=$1
-  [[ $file == */* ]] || file=$LOCKSTEP_SLURM/machines/$file.env
-  [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file); there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
-  # shellcheck source=/dev/null
-  source "$file"
-  case $launcher in
-    srun | flux) ;;
-    mpirun | mpiexec) resolve_mpirun ;;
-    jsrun) [ "${jsrun_options[*]-}" != auto ] || jsrun_options=(--bind="packed:${cores:-1}") ;;
-    *) give_up 64 "launcher=$launcher in $file (only srun, mpirun, mpiexec, flux and jsrun are known); set one of them" ;;
-  esac
-  # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
-  [ -z "$cores" ] || srun_options+=(--cpus-per-task="$cores")
-  : "$scratch" "$recipes" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node" \
-    "$spare_nodes" "$min_nodes" "$replace_slow"
-}
-
-# Sets `launcher` to mpiexec if there is no mpirun, and `mpirun_options` if the machine's file does not: as many ranks per
-# node as requested, each on separate cores.
-resolve_mpirun() {
-  local cores=${cores:-1}
-  command -v "$launcher" >/dev/null || launcher=mpiexec
-  command -v "$launcher" >/dev/null ||
-    give_up 66 "neither mpirun nor mpiexec is in PATH (an MPI's module may not be loaded); load it in the machine's file"
-  [ "${mpirun_options[*]-}" = auto ] || return 0
-  case $("$launcher" --version 2>&1 || true) in
-    *"Open MPI"* | *OpenRTE* | *PRRTE*) mpirun_options=(--map-by "ppr:$ranks_a_node:node:pe=$cores" --bind-to core) ;;
-    *"Intel(R) MPI"*) # binds by itself; in a job it obeys -ppn only with this variable
-      mpirun_options=(-ppn "$ranks_a_node")
-      export I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=off
-      ;;
-    *HYDRA*) mpirun_options=(-ppn "$ranks_a_node" -bind-to "core:$cores") ;; # MPICH, MVAPICH
-    *)
-      say "warning: $launcher is of an unknown MPI; ranks are placed by its defaults (set mpirun_options to change this)"
-      mpirun_options=()
-      ;;
-  esac
-}
-
-# --- the ranks -------------------------------------------------------------------------------------------------------
+give_up() { end "$1" "error: $2" >&2; }
+on_exit() { [ -n "$told" ] || say "ended with status $1 $phase${2:+, at: $2}"; }
 
 ranks=        # the launcher's process, while it runs
 warned=       # the signal that asked this job to stop
 interrupted=  # a signal came while the shell waited
 limit=        # seconds that the ranks may take; empty: no limit
 ends=         # when the scheduler will end the job, in seconds since 1970; empty: unknown
+early=        # the scheduler's warning comes at the start of this job, since its limit is too short
 launched=0    # start time of the launcher, by SECONDS
 launched_at=  # the same as date and time
+introduced=   # whether the log says what runs
+log_size=0    # of rank 0's log before the ranks start
 
 # Sends SIGUSR1 for every signal: mpirun forwards it, but kills the ranks within a second of SIGTERM. `timeout` would die of
 # SIGUSR1 and leave the ranks, so it gets SIGTERM. A process that has not yet become the launcher loses the signal, so a new
@@ -163,20 +70,122 @@ signal_ranks() {
 }
 
 pass_on() {
-  say "SIG$1: asking the ranks to save and stop"
-  warned=$1
   interrupted=1
+  if [ "$1" = USR1 ] && [ -n "$early" ]; then
+    early=
+    say "SIGUSR1: ignored this once"
+    return 0
+  fi
+  warned=$1
+  if [[ $phase == after* ]]; then
+    say "SIG$1: the ranks have ended"
+    return 0
+  fi
+  say "SIG$1: asking the ranks to save and stop"
   [ -z "$ranks" ] || ask_to_stop
 }
+
+# short_limit SECONDS: of a job so short that the scheduler's warning, sent so long before the end, comes at its start.
+short_limit() {
+  early=1
+  [ "$warned" != USR1 ] || early='' warned=''
+  say "the warning $1 s before the time limit comes at the start of this job: the first SIGUSR1 is ignored, and the ranks stop by themselves"
+}
+
 # Set before the launch: without traps a signal would end the shell. exec resets them.
 trap_signals() {
   local name
-  for name in "${signals[@]}"; do
-    # shellcheck disable=SC2064
-    trap "pass_on $name" "$name"
-  done
+  # shellcheck disable=SC2064
+  for name in USR1 USR2 INT HUP TERM; do trap "pass_on $name" "$name"; done
+  trap 'on_exit $? "$BASH_COMMAND"' EXIT
 }
 trap_signals
+
+# --- the scheduler ---------------------------------------------------------------------------------------------------
+
+# Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
+unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
+  "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE
+for name in awk cat date dd find flock grep head id od printf sed sleep sort stat tail timeout tr wc \
+  scontrol sbatch scancel sinfo squeue srun; do unset -f "$name"; done
+set +o posix
+
+# Slurm names its copy of a job script so; only that script is a job's own.
+is_batch() { [[ $0 == */slurm_script ]]; }
+
+# Flux may run within a job of another scheduler; of their variables it hides Slurm's from its own jobs.
+find_scheduler() {
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scheduler=slurm
+  elif [ -n "${FLUX_ENCLOSING_ID:-}${FLUX_URI:-}" ]; then
+    scheduler=flux
+  elif [ -n "${PBS_JOBID:-}" ]; then
+    scheduler=pbs
+  elif [ -n "${LSB_JOBID:-}" ]; then
+    scheduler=lsf
+  else
+    scheduler=slurm
+  fi
+}
+found_by="beside the script"
+[[ ! ${BASH_SOURCE[0]%/*} -ef ${LOCKSTEP_SLURM:-} ]] || found_by=LOCKSTEP_SLURM
+LOCKSTEP_SLURM=${BASH_SOURCE[0]%/*}
+first_job=${LOCKSTEP_FIRST_JOB:-} # the first of the jobs of this run; not for jobs that are submitted from this one
+unset LOCKSTEP_FIRST_JOB
+job=none element=''
+find_scheduler
+# shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
+source "$LOCKSTEP_SLURM/schedulers/$scheduler.sh"
+# shellcheck source-path=SCRIPTDIR source=machine.sh
+source "$LOCKSTEP_SLURM/machine.sh"
+# shellcheck source-path=SCRIPTDIR source=resubmit.sh
+source "$LOCKSTEP_SLURM/resubmit.sh"
+# shellcheck source-path=SCRIPTDIR source=spares.sh
+source "$LOCKSTEP_SLURM/spares.sh"
+
+# read_allocation's check where the scheduler tells nodes but not ranks.
+require_ranks_a_node() {
+  [[ ${ranks_a_node:-} =~ ^[1-9][0-9]*$ ]] ||
+    give_up 64 "ranks_a_node='${ranks_a_node:-}' (this scheduler does not tell how many ranks a node gets); set it before load_machine"
+}
+
+# why_not_again where the scheduler gives no reason for ending a job: before its time limit, a job was cancelled, or the
+# scheduler will start it again by itself.
+told_to_end() {
+  local left now
+  reason='' cause=''
+  case $warned in '' | USR1 | USR2) return 0 ;; esac
+  printf -v now '%(%s)T' -1
+  if left=$(seconds_left); then ends=${left:+$((now + left))}; fi # the limit may have changed
+  [ -n "$ends" ] && [ "$now" -ge "$((ends - 60))" ] || reason="it was told to end before its time limit (SIG$warned)"
+}
+
+# --- the ranks -------------------------------------------------------------------------------------------------------
+
+# ask COMMAND...: sets `answer` to its output and `status`. Repeated after a signal, which may have ended the command, too.
+ask() {
+  while
+    interrupted='' status=0
+    answer=$("$@") || status=$?
+    [ -n "$interrupted" ]
+  do :; done
+}
+
+program_version() { "${lockstep[@]}" --version 2>&1; }
+
+# introduce COMMAND...: once, refuses a start that cannot succeed; then says what will run.
+introduce() {
+  local reason recipe
+  [ -z "$introduced" ] || return 0
+  introduced=1
+  why_not_here
+  [ -z "$reason" ] || give_up 64 "no ranks are started here: $reason"
+  ask program_version
+  [ "$status" = 0 ] ||
+    give_up 66 "cannot run '${lockstep[*]}' (status $status: ${answer##*$'\n'}); load the modules of lockstep and its MPI in $machine, or set lockstep=(PROGRAM) there"
+  recipe=$(printf '%s\n' "$@" | sed -n '/^--config$/{n;p;};s/^--config=//p')
+  say "$answer ($(type -P "${lockstep[0]}")); job.sh of $LOCKSTEP_SLURM ($found_by); machine $machine ($chosen_by); $launcher; $nodes nodes x $ranks_a_node ranks x ${cores:-?} cores; recipe ${recipe:-none}"
+}
 
 # Sets `line` to the command that launches the ranks.
 launch_line() {
@@ -196,7 +205,9 @@ launch_line() {
 
 # Runs the launcher in the background, so that the shell's traps run at once.
 launch() {
-  local line
+  local - line
+  set -euo pipefail
+  introduce "$@"
   if [ -n "$warned" ]; then
     status=75  # before the ranks had started; nothing is lost
     return
@@ -205,6 +216,7 @@ launch() {
   if [ -n "$limit" ]; then line=(timeout --kill-after=30 "$limit" "${line[@]}"); fi
   launched=$SECONDS
   printf -v launched_at '%(%F %T)T' -1
+  phase='while the ranks ran'
   "${line[@]}" &
   ranks=$!
   [ -z "$warned" ] || ask_to_stop  # the signal came before the launcher had started
@@ -217,6 +229,7 @@ launch() {
     interrupted=
   done
   ranks=
+  phase="after the ranks, which ended with $status"
 }
 
 # --- the run ---------------------------------------------------------------------------------------------------------
@@ -230,16 +243,13 @@ read_options() {
 
 # Sets run_dir from `training`. Each element of an array uses its number as the seed, or has a variant, and a separate directory.
 resolve_run() {
-  local configuration
+  local -
+  set -euo pipefail
+  introduce "${training[@]}"
   use_stage
-  # Repeated after a signal, which may have ended this command too: without run_dir the job cannot be resubmitted.
-  while
-    interrupted=
-    status=0
-    configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || status=$?
-    [ -n "$interrupted" ]
-  do :; done
+  ask "${lockstep[@]}" train "${training[@]}" --print-config
   [ "$status" = 0 ] || give_up "$status" "these options cannot be trained with: ${training[*]}"
+  configuration=$answer
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
   [ -z "$element" ] || separate_element
@@ -313,112 +323,4 @@ drop_options() {
     kept+=("$argument")
   done
   training=("${kept[@]}")
-}
-
-# --- submitting again ------------------------------------------------------------------------------------------------
-
-# Whether the same command can resume after `status`: docs/exit-status.md.
-goes_on() {
-  case $1 in
-    1 | 14 | 70 | 75 | 205 | 244) return 0 ;;
-    *) [ "$1" -gt 128 ] && [ "$1" -lt 160 ] ;;
-  esac
-}
-
-# Whether a rank crashed (SIGILL, SIGBUS, SIGFPE, SIGSEGV), or the scheduler reports that one ran out of memory.
-crashed() {
-  case $1 in
-    132 | 135 | 136 | 139) return 0 ;;
-    1 | 137 | 143) ran_out_of_memory ;;
-    *) return 1 ;;
-  esac
-}
-
-# A link to the file, or a text with its name on a file system without links.
-newest_checkpoint() {
-  local latest=$1/checkpoints/latest name=
-  if [ -L "$latest" ]; then
-    name=$(readlink "$latest")
-  elif [ -f "$latest" ] && [ "$(wc -c < "$latest")" -lt 256 ]; then
-    IFS= read -r name < "$latest" || true
-    name=${name%$'\r'}
-  fi
-  [[ $name =~ ^step-[0-9]+\.h5$ ]] || name=none
-  echo "$name"
-}
-
-# Whether a file of a run directory is a file or absent. Somebody else may have made the directory, so no link may lead out of it.
-is_own_file() {
-  [ ! -L "$1" ] && { [ ! -e "$1" ] || { [ -f "$1" ] && [ "$(stat -c %h "$1")" -le 1 ]; }; }
-}
-
-# Standard input goes to the end of such a file, which is made if it is absent.
-append_to() { is_own_file "$1" && dd of="$1" oflag=append,nofollow,nonblock conv=notrunc status=none; }
-
-# finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
-finish() {
-  local run_dir=$1 log=$1/restarts first_job where restarts
-  first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
-  shift
-  while
-    check_restart
-    where=
-    if restarts_here; then where=in-job; fi
-    record_restart "$where" "${newly_left_out:+left-out=$(joined "${newly_left_out[@]}")}" "${named:+named=$(joined "${named[@]}")}"
-    [ -n "$where" ]
-  do
-    launch_again
-  done
-  submit_again "$@" || say "cannot submit the job again ($ways_again); submit the same command again"
-  exit "$status"
-}
-
-# Returns if the run may be restarted after `status`; else ends the script.
-check_restart() {
-  local reason stalled crashes
-  if [ "$status" = 0 ] && [ -z "$warned" ] && [ "$(size_of_log)" = "$log_size" ]; then
-    say "the launcher reports success, but no rank has started"
-    status=70
-  fi
-  # mpirun may return 0 although the ranks were stopped (MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
-  # that Slurm sent only to the ranks) or lost with their node (Open MPI 5's). With spare nodes, srun does not wait for all ranks.
-  if [ "$status" = 0 ] && { [ "$launcher" != srun ] || [ -n "$wanted" ]; } && ! is_complete; then
-    status=70
-    if logged 'stopped (on request|before the time limit) at step'; then status=75; fi
-  fi
-  if [ "$status" = 0 ]; then
-    say "done"
-    exit 0
-  fi
-  goes_on "$status" || is_of_restart ||
-    give_up "$status" "the same command cannot resume after status $status (docs/exit-status.md); not submitted again"
-  why_not_again
-  if [ -n "$reason" ]; then
-    say "status $status; not submitted again: $reason"
-    exit "$status"
-  fi
-  crash=
-  if crashed "$status"; then crash=crash; fi
-  checkpoint=$(newest_checkpoint "$run_dir")
-  mkdir -p "$run_dir"
-  append_to "$log" </dev/null || give_up "$status" "cannot count restarts in $log; not submitted again"
-  restarts=$(awk -v job="$first_job" '$1 == job' "$log" | wc -l)
-  stalled=$(awk -v job="$first_job" -v now="$checkpoint" '$1 == job { n = $3 == now ? n + 1 : 0 } END { print n + 0 }' "$log")
-  [ "$restarts" -lt "$max_restarts" ] ||
-    give_up "$status" "status $status after $restarts restarts (max_restarts=$max_restarts); not submitted again"
-  [ "$stalled" -le "$stalled_restarts" ] ||
-    give_up "$status" "status $status and still at checkpoint $checkpoint after $stalled restarts (stalled_restarts=$stalled_restarts); not submitted again"
-  crashes=$(awk -v job="$first_job" '$1 == job && $5 == "crash"' "$log" | wc -l)
-  [ -z "$crash" ] || [ "$crashes" -lt "$crash_restarts" ] ||
-    give_up "$status" "status $status: a rank crashed or ran out of memory again, after $crashes restarts for that reason (crash_restarts=$crash_restarts); not submitted again"
-}
-
-# record_restart WORD...: one line: the submission, the status, the newest checkpoint, the time, `crash` if that was the cause, and
-# the words that are not empty.
-record_restart() {
-  local word line
-  printf -v line '%s %s %s %(%FT%T)T' "$first_job" "$status" "$checkpoint" -1
-  for word in "$crash" "$@"; do line+=${word:+ $word}; done
-  append_to "$log" <<<"$line" || give_up "$status" "cannot count restarts in $log; not submitted again"
-  say "status $status at checkpoint $checkpoint: restart $((restarts + 1)) of at most $max_restarts"
 }

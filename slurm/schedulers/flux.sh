@@ -6,7 +6,6 @@ job=${FLUX_ENCLOSING_ID:-} # set since version 0.71
 [ -n "$job" ] || job=$(flux getattr jobid 2>/dev/null) || job=none
 element=
 own_launcher=flux
-signals=(USR1 HUP TERM) # SIGHUP if the job was cancelled or its time is over
 ways_again="flux batch does not work here"
 
 job_name() { echo "$job"; }

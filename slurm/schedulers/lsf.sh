@@ -6,7 +6,6 @@ element=${LSB_JOBINDEX:-0}
 [ "$element" != 0 ] || element=
 own_launcher=mpirun
 ! command -v jsrun >/dev/null || own_launcher=jsrun
-signals=(USR1 USR2 INT TERM) # SIGUSR2 at the run limit; bkill sends SIGINT, then SIGTERM
 ways_again="brequeue does not work here"
 
 # By this file Open MPI places one rank a slot, on the first nodes, whatever its options say.

@@ -4,7 +4,6 @@
 job=${PBS_JOBID:-none}
 element=${LOCKSTEP_ELEMENT:-${PBS_ARRAY_INDEX:-}} # LOCKSTEP_ELEMENT: one that was submitted again, as a job without an array
 own_launcher=mpirun
-signals=(USR1 TERM)
 ways_again="qsub does not work here"
 
 job_name() { echo "$job"; }

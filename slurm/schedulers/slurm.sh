@@ -1,25 +1,120 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Slurm; also used outside jobs. job.sh lists what each of these variables and functions means.
 
-job=${SLURM_JOB_ID:-none}
-element=${SLURM_ARRAY_TASK_ID:-}
 own_launcher=srun
-signals=(USR1 TERM)
 ways_again="neither scontrol requeue nor sbatch works here"
+facts=  # Slurm's record of this job, as `scontrol -o show job` prints it; empty: Slurm has not told
+anew=   # Slurm restarts this job no more: a new one is needed
+restarts_before=0 output_begin=1 # of this start of the job
 
-# Names an element of an array separately: the last element's SLURM_JOB_ID is also that of the whole array.
-job_name() {
-  if [ -n "$element" ]; then
-    echo "${SLURM_ARRAY_JOB_ID}_$element"
-  else
-    echo "$SLURM_JOB_ID"
+# read_job SECONDS...: sets `facts`, or `answer` to the error. A busy controller is asked again after each pause. Slurm may end this job
+# meanwhile, but scontrol ignores SIGTERM.
+read_job() {
+  local pause
+  for pause in "$@" 0; do
+    answer=$(trap '' TERM && scontrol -o show job "$SLURM_JOB_ID" 2>&1) &&
+      facts=$(grep "^JobId=$SLURM_JOB_ID " <<<"$answer") && facts=" ${facts/ JobName=* UserId=/ UserId=} " && return
+    [[ ! $answer =~ "Invalid job id"|"configuration source"|"not found" ]] || break
+    sleep "$pause" || true
+  done
+  facts=
+  return 1
+}
+
+# fact NAME: nothing if Slurm tells none, however it writes that.
+fact() {
+  [[ $facts =~ " $1="([^ ]*) ]] || return 0
+  case ${BASH_REMATCH[1]} in '(null)' | N/A | None | Unknown) ;; *) echo "${BASH_REMATCH[1]}" ;; esac
+}
+
+megabytes() {
+  local value
+  value=$(fact "$1")
+  case $value in *T) echo $((${value%T} << 20)) ;; *G) echo $((${value%G} << 10)) ;; *) echo "${value%M}" ;; esac
+}
+
+seconds() { [ -z "$1" ] || date -d "$1" +%s 2>/dev/null || true; }
+
+# sbatch passes the submitter's environment on. Of that, srun, MPI and this script would obey what describes another job or step.
+drop_foreign_variables() {
+  local name value wrong=() tasks_a_node
+  tasks_a_node=$(fact NtasksPerN:B:S:C)
+  while IFS='=' read -r name value; do
+    [[ -z ${!name+set} || ${!name} == "$value" ]] || wrong+=("$name")
+  done <<END
+SLURM_ARRAY_JOB_ID=$(fact ArrayJobId)
+SLURM_ARRAY_TASK_ID=$(fact ArrayTaskId)
+SLURM_NTASKS=$(fact NumTasks)
+SLURM_NPROCS=$(fact NumTasks)
+SLURM_NTASKS_PER_NODE=${tasks_a_node%%:*}
+SLURM_CPUS_PER_TASK=$(fact CPUs/Task)
+SLURM_MEM_PER_NODE=$(megabytes MinMemoryNode)
+SLURM_MEM_PER_CPU=$(megabytes MinMemoryCPU)
+SLURM_JOB_ACCOUNT=$(fact Account)
+SLURM_JOB_QOS=$(fact QOS)
+SLURM_JOB_RESERVATION=$(fact Reservation)
+SLURM_RESTART_COUNT=$(fact Restarts)
+SLURM_JOB_START_TIME=$(seconds "$(fact StartTime)")
+SLURM_JOB_END_TIME=$(seconds "$(fact EndTime)")
+END
+  while IFS='=' read -r name value; do
+    [[ -z ${!name+set} || ,$value, =~ [,:/=]"${!name}", ]] || wrong+=("$name")
+  done <<END
+SLURM_GPUS=$(fact TresPerJob)
+SLURM_GPUS_PER_NODE=$(fact TresPerNode)
+SLURM_GPUS_PER_SOCKET=$(fact TresPerSocket)
+SLURM_GPUS_PER_TASK=$(fact TresPerTask)
+SLURM_CPUS_PER_GPU=$(fact CpusPerTres)
+SLURM_MEM_PER_GPU=$(fact MemPerTres)
+END
+  [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
+  # A job script runs in no step of srun.
+  ! is_batch || wrong+=("${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}" "${!SLURM_PMIX@}")
+  for name in "${wrong[@]}"; do value+=" $name=${!name-}" && unset "$name"; done
+  [ ${#wrong[@]} = 0 ] || say "unset variables of another job or step:$value"
+}
+
+# Slurm sets SLURM_JOB_ID in each job. An array's elements have names of their own: the last one's SLURM_JOB_ID is also the whole array's.
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+  job=$SLURM_JOB_ID
+  # shellcheck disable=SC2046
+  if read_job 1 2 4 $([ -z "${SLURM_ARRAY_TASK_ID:-}" ] || echo 8 16 32 64); then
+    [ -z "$(fact ArrayTaskId)" ] || job=$(fact ArrayJobId)_$(fact ArrayTaskId)
+    ! is_batch || element=$(fact ArrayTaskId)
+    drop_foreign_variables
+    restarts_before=$(fact Restarts) output_begin=$(($(stat -Lc %s "/proc/$$/fd/2") + 1))
+    warning=$(sed -n 's/^#SBATCH .*--signal=[^ ]*@\([0-9]*\).*/\1/p' "$0" 2>/dev/null)
+    ends=$(seconds "$(fact EndTime)")
+    # Slurm sends the warning up to a minute early.
+    [[ -z $warning || -z $ends ]] || [ $((ends - $(seconds "$(fact StartTime)"))) -gt $((warning + 120)) ] || short_limit "$warning"
+  elif is_batch; then
+    [ -z "${SLURM_ARRAY_TASK_ID:-}" ] ||
+      give_up 70 "SLURM_ARRAY_TASK_ID=$SLURM_ARRAY_TASK_ID, but Slurm does not tell whether this job is that element (scontrol: $answer); submit it again"
+    say "warning: Slurm does not answer (scontrol: $answer); variables of other jobs would go unnoticed"
+  fi
+fi
+
+why_not_here() {
+  reason=
+  if is_batch; then return; fi
+  if [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]; then
+    reason="this is step $SLURM_JOB_ID.$SLURM_STEP_ID of srun, in which no other can start; leave out srun"
+  elif [ "$job" = none ]; then
+    reason="there is no job (SLURM_JOB_ID is not set); give job scripts to sbatch, or start interactive.sh in the shell of salloc"
+  elif [[ -z $facts && $answer == *"Invalid job id"* ]] || [[ -n $facts && ! $(fact JobState) =~ ^(RUNNING|SUSPENDED)$ ]]; then
+    reason="job $SLURM_JOB_ID (SLURM_JOB_ID) has ended; open another shell, or unset SLURM_JOB_ID"
+  elif [[ -n $facts && $(fact UserId) != *"($EUID)" ]]; then
+    reason="job $SLURM_JOB_ID (SLURM_JOB_ID) is that of $(fact UserId); unset SLURM_JOB_ID"
+  elif [ -z "$interactive" ]; then
+    reason="$0 was not started by sbatch; give it to sbatch, or start interactive.sh in this allocation"
   fi
 }
 
 # However the job was requested; ranks may be unevenly spread over nodes.
 read_allocation() {
   nodes=${SLURM_JOB_NUM_NODES:-1}
-  tasks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
+  tasks=$(fact NumTasks)
+  tasks=${tasks:-${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}}
   ranks_a_node=$(((tasks + nodes - 1) / nodes))
   cores=${SLURM_CPUS_PER_TASK:-}
 }
@@ -28,8 +123,9 @@ read_allocation() {
 
 # Slurm removes a dead node from a job that was submitted with --no-kill.
 allocated_nodes() {
-  local list
-  list=$(scontrol -o show job "$(job_name)" 2>/dev/null | sed -n 's/.* NodeList=\([^ ]*\) .*/\1/p') || true
+  local facts answer list
+  read_job || true
+  list=$(fact NodeList)
   scontrol show hostnames "${list:-${SLURM_JOB_NODELIST:-}}"
 }
 
@@ -52,77 +148,75 @@ guard() {
   srun --overlap --mpi=none --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist="$1" bash -c '
     while sleep 10; do
       [[ $(scontrol -o show node "$0" 2>/dev/null) != *" State=DOWN"* ]] || scontrol requeue "$1" || scancel "$1"
-    done' "$SLURMD_NODENAME" "$(job_name)" </dev/null >/dev/null 2>&1 &
+    done' "$SLURMD_NODENAME" "$job" </dev/null >/dev/null 2>&1 &
 }
 
 # The program itself asks Slurm.
 seconds_left() { :; }
 
 # srun returns 1, and the job's details have the pseudo-signal 125.
-ran_out_of_memory() {
-  command -v scontrol >/dev/null &&
-    [[ $(scontrol -d -o show job "$(job_name)" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]
-}
+ran_out_of_memory() { type -P scontrol >/dev/null && [[ $(scontrol -d -o show job "$job" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]; }
 
-# Sets `facts` to the job's state and Slurm's reason for it, or to the error if Slurm does not answer. A controller that is
-# busy or restarting is asked again for two minutes, unless Slurm kills this job before.
-ask_slurm() {
-  local pause
-  for pause in 1 2 4 8 16 32 64 0; do
-    if command -v scontrol >/dev/null; then
-      if facts=$(scontrol -o show job "$(job_name)" 2>&1); then
-        facts="$(sed -n 's/.* JobState=\([^ ]*\) .*/\1/p' <<<"$facts") $(sed -n 's/.* Reason=\([^ ]*\) .*/\1/p' <<<"$facts")"
-        return
-      fi
-    elif facts=$(squeue -h -j "$(job_name)" -o '%T %r' 2>&1); then
-      return
-    fi
-    sleep "$pause" || true
-  done
-  return 1
-}
-
-# A job cancelled by its user is ending, like one at its time limit, but Slurm gives no reason for it; one that Slurm will
-# restart by itself is already pending.
+# While this script runs, a job that Slurm ends or restarts is completing; slurmstepd writes why to the script's output.
 why_not_again() {
-  local facts
-  reason=
-  if command -v scontrol >/dev/null || command -v squeue >/dev/null; then
-    ask_slurm || { reason="Slurm does not answer: $facts"; return; }
-  elif [ "$warned" = TERM ]; then
-    facts="told to end"
-  else
-    return 0  # no Slurm command to ask
+  reason='' cause='' anew=''
+  if ! type -P scontrol >/dev/null; then
+    [ "$warned" != TERM ] || reason="it was told to end, and no scontrol here tells why"
+    return 0
   fi
-  case $facts in
-    RUNNING* | *" TimeLimit") ;;
-    PENDING* | REQUEUED*) reason="Slurm restarts it ($facts)" ;;
-    *) reason="it was cancelled ($facts)" ;;
+  read_job 1 2 4 8 16 32 64 || { reason="Slurm does not answer: $answer"; return 0; }
+  cause=$(tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | sed -n 's/.* JOB .* CANCELLED AT .* DUE TO \(.*\) \*\*\*.*/\L\1/p' | tail -n 1)
+  [ -z "$(fact PreemptTime)" ] || cause=preemption
+  case $(fact JobState)/$(fact Reason) in
+    RUNNING/* | */TimeLimit) ;;
+    */*held*) reason="Slurm holds it until: scontrol release $job" ;;
+    *)
+      if was_requeued; then
+        reason="Slurm restarts it"
+      elif [ "$cause" = preemption ]; then
+        anew=1
+      else
+        cause=${cause:-cancellation$(by_whom)} reason="it was cancelled"
+      fi
+      ;;
   esac
+  [ -n "$reason" ] || [ "$(fact Requeue)" != 0 ] || reason="it was submitted with --no-requeue (or without --requeue, where JobRequeue=0)"
+}
+
+was_requeued() { [ "$(fact Restarts)" -gt "$restarts_before" ]; }
+
+# As far as Slurm's accounting tells.
+by_whom() {
+  local state
+  state=$(timeout 10 sacct -X -n -P -o State -j "$job" 2>/dev/null) || true
+  [[ ! $state =~ \ by\ ([0-9]+) ]] || echo " by $(id -nu "${BASH_REMATCH[1]}" 2>/dev/null || echo "user ${BASH_REMATCH[1]}")"
 }
 
 # Requeued by Slurm, or, if that is impossible, as a new job.
 submit_again() {
   # Slurm ends this job at once, including the scontrol command itself, unless that ignores SIGTERM.
-  if command -v scontrol >/dev/null && (trap '' TERM && scontrol requeue "$(job_name)"); then
-    say "requeued; Slurm restarts it in about two minutes"
-    return
+  if [ -z "$anew" ] && type -P scontrol >/dev/null && (trap '' TERM && scontrol requeue "$job"); then
+    if ! read_job 1 2 4 || was_requeued; then
+      say "requeued; Slurm restarts it in about two minutes"
+      return
+    fi
+    say "scontrol reports a requeue, but Slurm does not restart job $job ($(fact JobState))"
   fi
-  command -v sbatch >/dev/null || return 1
-  local successor name value time='' gres=''
-  local options=(--parsable "--dependency=afterany:$(job_name)" "--job-name=$SLURM_JOB_NAME"
-    "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION")
-  # No environment variable contains these two.
-  read -r time gres < <(squeue -h -j "$(job_name)" -o '%l %b' 2>/dev/null) || true
-  [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
+  type -P sbatch >/dev/null || return 1
+  local successor name value gres
+  local options=(--parsable "--dependency=afterany:$job" "--job-name=$SLURM_JOB_NAME"
+    "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION" --export=ALL)
+  value=$(fact TimeLimit)
+  [ -z "$value" ] || options+=("--time=$value")
   for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK MEM_PER_CPU MEM_PER_GPU; do
     value=SLURM_$name
     name=${name,,}
     [ -z "${!value:-}" ] || options+=("--${name//_/-}=${!value}")
   done
   # It also includes GPUs requested by --gpus-per-node. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
+  gres=$(fact TresPerNode)
   gres=${gres//gres[:\/]/}
-  [[ -z $gres || $gres == N/A || $gres == "(null)" || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
+  [[ -z $gres || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
   [ -z "${SLURM_MEM_PER_NODE:-}" ] || options+=("--mem=$SLURM_MEM_PER_NODE")
   [ -z "${SLURM_JOB_RESERVATION:-}" ] || options+=("--reservation=$SLURM_JOB_RESERVATION")
   [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
@@ -131,4 +225,15 @@ submit_again() {
   [ -z "$wanted" ] || options+=(--no-kill)
   successor=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job sbatch "${options[@]}" "$0" "$@") || return 1
   say "submitted again as job $successor, which waits for this one to end"
+  name_dependents "$successor"
+}
+
+# name_dependents SUCCESSOR: jobs that wait for this one to succeed would never start.
+name_dependents() {
+  local dependent on
+  while read -r dependent on; do
+    [[ ,$on, =~ [:,]$job(\(|:|,|\?) ]] || continue
+    on=$(sed "s/([a-z]*)//g; s/:$job\\b/:$1/g" <<<"$on")
+    say "job $dependent waits for this one; let it wait for job $1 instead: scontrol update JobId=$dependent Dependency=$on"
+  done < <(squeue -h -t PENDING -u "$EUID" -o '%i %E' 2>/dev/null)
 }

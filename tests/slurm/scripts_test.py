@@ -8,20 +8,24 @@ import operator
 from slurm_harness import *  # noqa: F403
 
 
+# The functions of the job scripts alone, in a shell that counts as Slurm's copy of a script and does not say why it ends.
+SOURCE = f"source {SCRIPTS}/job.sh; on_exit() {{ :; }}; is_batch() {{ :; }}; introduced=1"
+
+
 def shellcheck_finds_nothing(folder):
     if shutil.which("shellcheck") is None:
         print("skipped: shellcheck_finds_nothing: no shellcheck here")
         return
     scripts = [path for pattern in ("*.sbatch", "*.sh", "machines/*.env", "schedulers/*.sh", "other/*") for path in SCRIPTS.glob(pattern)]
-    assert len(scripts) == 19, scripts
+    assert len(scripts) == 21, scripts
     command("shellcheck", "-x", *sorted(scripts))
 
 
 def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
     for machine in sorted(SCRIPTS.glob("machines/*.env")):
-        text = f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; echo $launcher ${{srun_options[@]}} + ${{mpirun_options[@]}}"
+        text = f"{SOURCE}; load_machine {machine.stem}; echo $launcher ${{srun_options[@]}} + ${{mpirun_options[@]}}"
         output = command("bash", "-c", text, env={"SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "2"})
-        assert output.startswith("srun --mpi=pmix ") and "--cpus-per-task=3" in output, output
+        assert output.startswith("srun --export=ALL ") and " --mpi=pmix " in output and "--cpus-per-task=3" in output, output
         assert "gpus-per-task" not in output, output
 
 
@@ -45,19 +49,24 @@ def each_launcher_gets_options_that_it_supports(folder):
     versions = (("mpirun (Open MPI) 4.1.6", open_mpi), ("mpirun (Open MPI) 5.0.7", open_mpi), ("prterun (PRRTE) 3.0.8", open_mpi),
                 ("HYDRA build details:\n    Version:  4.2.1", hydra),
                 ("Intel(R) MPI Library for Linux* OS, Version 2021.13 Build 20240701", "-ppn 2"), ("mpiexec version 1.2.12", ""))
+    for name in ("sed", "grep", "awk", "env"):
+        (folder / "tools").mkdir(exist_ok=True)
+        (folder / "tools" / name).symlink_to(shutil.which(name))
     for i, (version, options) in enumerate(versions):
+        # Open MPI's daemons on other nodes may not have the variables of the machine's file.
+        passed_on = "-x OMP_PLACES -x OMP_PROC_BIND -x OMP_WAIT_POLICY" if options == open_mpi else ""
         for name in ("mpirun", "mpiexec"):
             fake = program(folder / f"{name}-{i}" / name, f"echo '{version}'; printf '%s\\n' \"$*\" >&2")
             machine = by_mpirun(folder, SCRIPTS / "machines" / "cpu.env")
-            done = subprocess.run(["/bin/bash", "-c", f"source {SCRIPTS}/job.sh; load_machine {machine}; launch x; echo $launcher"],
+            done = subprocess.run(["/bin/bash", "-c", f"{SOURCE}; load_machine {machine}; launch x; echo $launcher"],
                                   capture_output=True, text=True, timeout=60,
-                                  env={"PATH": str(fake.parent), "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_NUM_NODES": "2",
+                                  env={"PATH": f"{fake.parent}:{folder}/tools", "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_NUM_NODES": "2",
                                        "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"})
-            assert done.stderr.strip().split("\n")[-1] == " ".join(f"-n 4 {options} x".split()), (version, done)
+            assert done.stderr.strip().split("\n")[-1] == " ".join(f"-n 4 {options} {passed_on} x".split()), (version, done)
             assert done.stdout.splitlines()[-1] == name, done
             assert ("unknown MPI" in done.stdout) == (not options), done
-    none = command("/bin/bash", "-c", f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, SCRIPTS / 'machines/cpu.env')}",
-                   env={"PATH": str(folder)}, expect=66)
+    none = command("/bin/bash", "-c", f"{SOURCE}; load_machine {by_mpirun(folder, SCRIPTS / 'machines/cpu.env')}",
+                   env={"PATH": f"{folder}/tools"}, expect=66)
     assert "neither mpirun nor mpiexec is in PATH" in none, none
 
 
@@ -75,7 +84,7 @@ def each_machine_binds_the_requested_number_of_ranks_by_mpirun(folder):
     else:
         print("skipped: MPICH's launcher is not here (install mpich)")
     for machine, (mpi, path) in itertools.product(sorted(SCRIPTS.glob("machines/*.env")), launchers.items()):
-        text = (f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, machine)}; "
+        text = (f"{SOURCE}; load_machine {by_mpirun(folder, machine)}; "
                 "launch grep Cpus_allowed: /proc/self/status")
         for ranks, width, extra in asked:
             done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
@@ -83,7 +92,7 @@ def each_machine_binds_the_requested_number_of_ranks_by_mpirun(folder):
             masks = [int(line.split()[-1].replace(",", ""), 16) for line in done.stdout.splitlines()]
             assert len(masks) == ranks and all(bin(mask).count("1") >= width for mask in masks), (machine, mpi, extra, done)
             assert sum(masks) == functools.reduce(operator.or_, masks), f"ranks share cores: {machine}, {done}"
-        text = f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, machine)}; echo $tasks ${{mpirun_options[@]}}"
+        text = f"{SOURCE}; load_machine {by_mpirun(folder, machine)}; echo $tasks ${{mpirun_options[@]}}"
         output = command("bash", "-c", text, env={"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "5", "PATH": path})
         assert output.startswith("5 --map-by ppr:3:node:pe=1 " if mpi == "Open MPI" else "5 -ppn 3 "), output
 
@@ -91,7 +100,7 @@ def each_machine_binds_the_requested_number_of_ranks_by_mpirun(folder):
 def a_signal_while_the_ranks_start_reaches_them(folder):
     program(folder / "mpirun", "[ \"$1\" != --version ] || exit 0\ntrap 'exit 75' USR1\nfor i in {1..200}; do sleep 0.1; done")
     # Signals between the start of the launcher and the moment when the script knows its process id.
-    (folder / "script").write_text(f"source {SCRIPTS}/job.sh; "
+    (folder / "script").write_text(f"{SOURCE}; "
                                     f"load_machine {by_mpirun(folder, SCRIPTS / 'machines/generic.env')}; set -T\n"
                                    "trap '[[ $BASH_COMMAND != \"ranks=\\$!\" ]] || kill -USR1 $$' DEBUG\n"
                                    "launch; trap - DEBUG; echo status $status\n")
@@ -105,7 +114,7 @@ def shards_are_staged_if_the_machine_sets_stage(folder):
     for stage, options, expected in (("/disk", "--data d", "--data d --stage-dir /disk"), ("", "--data d", "--data d"),
                                      ("/disk", "--data d --stage-dir /other", "--data d --stage-dir /other"),
                                      ("/disk", "--synthetic", "--synthetic")):
-        text = f"source {SCRIPTS}/job.sh; stage={stage}; training=({options}); use_stage; echo \"${{training[*]}}\""
+        text = f"{SOURCE}; stage={stage}; training=({options}); use_stage; echo \"${{training[*]}}\""
         assert command("bash", "-c", text).strip() == expected, (stage, options)
 
 
@@ -120,30 +129,36 @@ def statuses_are_handled_as_documented(folder):
             documented.update({one: last.startswith("yes") for one in range(int(low), int(high or low) + 1)})
     assert {64, 75, 137, 205} <= documented.keys(), documented
     for status in range(256):
-        answer = command("bash", "-c", f"source {SCRIPTS}/job.sh; if goes_on {status}; then echo yes; else echo no; fi").strip()
+        answer = command("bash", "-c", f"{SOURCE}; if goes_on {status}; then echo yes; else echo no; fi").strip()
         assert (answer == "yes") == documented.get(status, False), f"{status}: {answer}, {documented.get(status)}"
 
 
 def a_resubmitted_job_has_the_same_options(folder):
-    """Compares the options of the successor with Slurm's variables and squeue's output for a job that cannot be requeued."""
+    """Compares the options of the successor with Slurm's variables and its record of a job that cannot be requeued."""
     programs = folder / "programs"
-    program(programs / "scontrol", "exit 1")
     program(programs / "sbatch", "echo \"$@\" >&2; echo 8")
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "sweep", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_PARTITION": "main"}
-    for squeue, variables, expected in (
-            ("2-00:00:00 gres:gpu:a100:4", {"SLURM_NTASKS_PER_NODE": "4"}, "--time=2-00:00:00 --ntasks-per-node=4 --gres=gpu:a100:4"),
-            ("1:00:00 gres/gpu:4,gres/nvme:1", {}, "--time=1:00:00 --gres=gpu:4,nvme:1"),
-            ("UNLIMITED gres:gpu:4", {"SLURM_GPUS_PER_NODE": "4"}, "--time=UNLIMITED --gpus-per-node=4"),
-            ("1:00:00 N/A", {"SLURM_GPUS": "8", "SLURM_GPUS_PER_TASK": "1"}, "--time=1:00:00 --gpus=8 --gpus-per-task=1"),
-            ("", {"SLURM_MEM_PER_NODE": "200000", "SLURM_JOB_RESERVATION": "night"}, "--mem=200000 --reservation=night"),
-            ("", {"SLURM_MEM_PER_CPU": "4000"}, "--mem-per-cpu=4000"),
-            ("", {"SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_QOS": "long"}, "--account=physics --qos=long")):
-        program(programs / "squeue", f"echo '{squeue}'")
-        done = subprocess.run(["bash", "-c", f"source {SCRIPTS}/job.sh; first_job=7; submit_again --lr 1", "train.sbatch"],
+    for facts, variables, expected in (
+            ("TimeLimit=2-00:00:00 NtasksPerN:B:S:C=4:0:*:* TresPerNode=gres:gpu:a100:4", {"SLURM_NTASKS_PER_NODE": "4"},
+             "--time=2-00:00:00 --ntasks-per-node=4 --gres=gpu:a100:4"),
+            ("TimeLimit=01:00:00 TresPerNode=gres/gpu:4,gres/nvme:1", {}, "--time=01:00:00 --gres=gpu:4,nvme:1"),
+            ("TimeLimit=UNLIMITED TresPerNode=gres:gpu:4", {"SLURM_GPUS_PER_NODE": "4"}, "--time=UNLIMITED --gpus-per-node=4"),
+            ("TimeLimit=01:00:00 TresPerJob=gres:gpu:8 TresPerTask=gres:gpu:1", {"SLURM_GPUS": "8", "SLURM_GPUS_PER_TASK": "1"},
+             "--time=01:00:00 --gpus=8 --gpus-per-task=1"),
+            ("MinMemoryNode=200000M Reservation=night", {"SLURM_MEM_PER_NODE": "200000", "SLURM_JOB_RESERVATION": "night"},
+             "--mem=200000 --reservation=night"),
+            ("MinMemoryCPU=4G", {"SLURM_MEM_PER_CPU": "4096"}, "--mem-per-cpu=4096"),
+            ("Account=physics QOS=long", {"SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_QOS": "long"}, "--account=physics --qos=long"),
+            # What another job's variables say is not asked for.
+            ("MinMemoryNode=0 NumTasks=2 CPUs/Task=1 Account=(null)",
+             {"SLURM_MEM_PER_CPU": "4000", "SLURM_GPUS": "8", "SLURM_NTASKS": "64", "SLURM_JOB_ACCOUNT": "physics"}, "")):
+        program(programs / "scontrol", f"[ \"$1\" != requeue ] && echo 'JobId=7 JobName=a b=c UserId=me(0) JobState=RUNNING Requeue=1 {facts} Power='")
+        done = subprocess.run(["bash", "-c", f"{SOURCE}; first_job=7; submit_again --lr 1", "train.sbatch"],
                               env={**job, **variables, "PATH": f"{programs}:{os.environ['PATH']}", "LOCKSTEP_SLURM": str(SCRIPTS)},
                               capture_output=True, text=True, timeout=60)
-        start = "--parsable --dependency=afterany:7 --job-name=sweep --nodes=2 --partition=main"
-        assert done.stderr.strip() == f"{start} {expected} train.sbatch --lr 1", (squeue, done)
+        start = "--parsable --dependency=afterany:7 --job-name=sweep --nodes=2 --partition=main --export=ALL"
+        called = [line for line in done.stderr.splitlines() if line.startswith("--parsable")]
+        assert called == [" ".join([*start.split(), *expected.split(), "train.sbatch", "--lr", "1"])], (facts, done)
 
 
 def only_crashes_of_this_submission_count(folder):
@@ -151,7 +166,7 @@ def only_crashes_of_this_submission_count(folder):
         run_dir = folder / earlier
         run_dir.mkdir()
         (run_dir / "restarts").write_text("".join(f"{earlier} 139 step-0000000{n}.h5 2026-11-25T00:00:00 crash\n" for n in (1, 2)))
-        text = (f"source {SCRIPTS}/job.sh; load_machine {SCRIPTS}/machines/generic.env; status=139 warned= log_size=0; "
+        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; status=139 warned= log_size=0; "
                 f"why_not_again() {{ reason=; }}; submit_again() {{ echo @submitted; }}; finish {run_dir}")
         done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
                               env={**os.environ, "SLURM_JOB_ID": "8", "LOCKSTEP_SLURM": str(SCRIPTS)})
@@ -164,7 +179,7 @@ def settings_of_restarts_within_a_job_are_checked(folder):
                                        ({"SPARE_NODES": "1", "MIN_NODES": "2"}, 64, "min_nodes=2 (the ranks have 1 nodes)"),
                                        ({}, 0, "2 nodes, 4 ranks on 0"), ({"SPARE_NODES": "1"}, 0, "1 nodes, 2 ranks on 1"),
                                        ({"SPARE_NODES": "0"}, 0, "2 nodes, 4 ranks on 2")):
-        text = (f"source {SCRIPTS}/job.sh; load_machine {SCRIPTS}/machines/generic.env; run_dir=/nonexistent configuration=accumulate=1; guard() {{ :; }}; "
+        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; run_dir=/nonexistent configuration=accumulate=1; guard() {{ :; }}; "
                 "allocated_nodes() { printf '%s\\n' n1 n2; }; reserve_spares; echo $nodes nodes, $tasks ranks on ${#chosen[@]}")
         done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
                               env={**os.environ, "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "2",
@@ -201,7 +216,7 @@ def nodes_are_left_out_for_a_reason(folder):
             (run_dir / "log" / f"rank-{rank:05}.log").write_text(
                 f"2026-11-25 09:59:59.999 E rank 3 (n5) {gone}\n2026-11-25 10:00:00.100 I rank {rank} of 4\n" +
                 (f"2026-11-25 10:30:00.000 E no progress: rank 1 ({host}, GPU-1) {what}; rank 3 (n5) waits\n" if host else ""))
-        text = (f"source {SCRIPTS}/job.sh; load_machine {SCRIPTS}/machines/generic.env; run_dir={run_dir} first_job=7 wanted={wanted}\n"
+        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; run_dir={run_dir} first_job=7 wanted={wanted}\n"
                 f"launched_at='2026-11-25 10:00:00' ranks_a_node=1 chosen=(n2 n3 n4 n5) newly_left_out=()\n"
                 "allocated_nodes() { printf '%s\\n' n1 n2 n3 n4 n5; }; unhealthy_nodes() { :; }; answering_nodes() { printf '%s\\n' \"$@\"; }\n"
                 f"{knows}\nchoose_nodes; leave_out_nodes; choose_nodes || chosen=(none); echo \"= ${{left_out[*]}} / ${{chosen[*]}}\"")
@@ -216,7 +231,7 @@ def hosts_are_named_by_thousands_of_logs(folder):
     for rank in range(3000):
         says = "rank 7 (n8) is gone (its node does not answer; last heard of in data)" if rank != 7 else "rank 7 of 3000"
         (folder / "log" / f"rank-{rank:05}.log").write_text(f"2026-11-25 10:00:00.100 E {says}\n")
-    text = (f"ulimit -s 512; source {SCRIPTS}/job.sh; run_dir={folder} launched_at='2026-11-25 10:00:00'; /bin/true {folder}/log/* 2>/dev/null && echo fits; "
+    text = (f"ulimit -s 512; {SOURCE}; run_dir={folder} launched_at='2026-11-25 10:00:00'; /bin/true {folder}/log/* 2>/dev/null && echo fits; "
             "named_hosts 'is gone'")
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60, env={**os.environ, "SLURM_JOB_ID": "7"})
     assert done.stdout.splitlines() == ["n8"], done
@@ -230,7 +245,7 @@ def fewer_ranks_keep_the_global_batch(folder):
         (folder / "checkpoints" / "latest").unlink(missing_ok=True)
         if checkpoint:
             (folder / "checkpoints" / "latest").symlink_to("step-00000007.h5")
-        text = (f"source {SCRIPTS}/job.sh; run_dir={folder} wanted=4 nodes={nodes} training=(--batch-size 4 --lr 1); "
+        text = (f"{SOURCE}; run_dir={folder} wanted=4 nodes={nodes} training=(--batch-size 4 --lr 1); "
                 "configuration=$'batch-size=4\\nglobal-batch-size=0\\naccumulate=2'; global_batch=$(global_batch_of_options 8); "
                 "keep_global_batch; echo ${training[*]}")
         assert command("bash", "-c", text).strip() == expected, (nodes, checkpoint)
@@ -240,7 +255,7 @@ def only_a_free_lock_of_the_same_job_is_emptied(folder):
     lock = folder / "lock"
     for holder, held, expected in (("Slurm job 7", False, True), ("Slurm job 7", True, False), ("Slurm job 77", False, False)):
         lock.write_text(f'{{"job":"{holder}","host":"node2"}}')
-        text = f"source {SCRIPTS}/job.sh; run_dir={folder}; free_lock; echo $?"
+        text = f"{SOURCE}; run_dir={folder}; free_lock; echo $?"
         run = ["flock", lock] if held else []
         assert command(*run, "bash", "-c", text, env={"SLURM_JOB_ID": "7"}).strip() == "0"
         assert (lock.read_text() == "") == expected, (holder, held)
@@ -251,9 +266,9 @@ def nothing_is_written_through_links_in_a_run_directory(folder):
     made, victim = folder / "run", folder / "victim"
     made.mkdir()
     lock = '{"job":"Slurm job 7","host":"node2"}'
-    finish = (f"source {SCRIPTS}/job.sh; status=70 launcher=srun; ways_again=x; submit_again() {{ :; }}; why_not_again() {{ reason=; }}; "
+    finish = (f"{SOURCE}; status=70 launcher=srun max_restarts=50 stalled_restarts=1 machine=x; ways_again=x; submit_again() {{ :; }}; why_not_again() {{ reason=; }}; "
               f"finish {made}; echo no")
-    for name, text in (("lock", f"source {SCRIPTS}/job.sh; run_dir={made}; free_lock"), ("restarts", finish)):
+    for name, text in (("lock", f"{SOURCE}; run_dir={made}; free_lock"), ("restarts", finish)):
         for link in (pathlib.Path.symlink_to, pathlib.Path.hardlink_to):
             victim.write_text(lock)
             link(made / name, victim)
@@ -269,7 +284,7 @@ def nothing_is_written_through_links_in_a_run_directory(folder):
     for text, expected in (("step-00000008.h5", "step-00000008.h5"), ("/etc/passwd", "none"), ("step-1.h5 70 x", "none")):
         (made / "checkpoints").mkdir(exist_ok=True)
         (made / "checkpoints" / "latest").symlink_to(text)
-        assert command("bash", "-c", f"source {SCRIPTS}/job.sh; newest_checkpoint {made}").strip() == expected
+        assert command("bash", "-c", f"{SOURCE}; newest_checkpoint {made}").strip() == expected
         (made / "checkpoints" / "latest").unlink()
 
 
@@ -281,7 +296,7 @@ def logs_are_read_from_files_of_the_run_alone(folder):
     entry = made / "log" / "rank-00000.log"
     words = ("2026-11-25 10:00:00.100 E rank 7 (n8) is gone (its node does not answer)\n"
              "2026-11-25 10:00:00.200 W rank 7 (n9) is slow: --exclude=n9\n2026-11-25 10:00:00.300 I finished at step 20\n")
-    text = (f"source {SCRIPTS}/job.sh; run_dir={made} log_size=0 launched_at='2026-11-25 10:00:00'; named_hosts 'is gone'; slow_hosts; "
+    text = (f"{SOURCE}; run_dir={made} log_size=0 launched_at='2026-11-25 10:00:00'; named_hosts 'is gone'; slow_hosts; "
             "if is_complete; then echo complete; fi; echo end")
 
     def read():
@@ -315,7 +330,7 @@ def a_sweep_is_copied_to_a_new_file(folder):
     program(folder / "bin" / "sbatch", 'printf "%s\\n" "$@" >&2; echo 7')
     # With a name that is known, too.
     program(folder / "bin" / "mktemp", '[ ! -e "$KNOWN" ] || { echo .sweep-known; exit; }; exec /usr/bin/mktemp "$@"')
-    text = (f"source {SCRIPTS}/job.sh; source {SCRIPTS}/sweep.sh; lockstep=({LOCKSTEP}) training=(--synthetic --model mlp --run-dir {base}); "
+    text = (f"{SOURCE}; source {SCRIPTS}/sweep.sh; lockstep=({LOCKSTEP}) training=(--synthetic --model mlp --run-dir {base}); "
             f"read_sweep {file}; submit_sweep")
 
     def submit_with(known):
@@ -337,7 +352,7 @@ def a_run_that_finished_earlier_is_not_complete(folder):
     for written, expected in (("stopped on request at step 15\n", "no"), ("finished at step 20\n", "yes"),
                               ("nothing to do: step 10 is the last\n", "yes"), ("", "no")):
         log.write_text("finished at step 10\n")
-        text = (f"source {SCRIPTS}/job.sh; run_dir={folder}; log_size=$(size_of_log); cat >>{log}; "
+        text = (f"{SOURCE}; run_dir={folder}; log_size=$(size_of_log); cat >>{log}; "
                 "if is_complete; then echo yes; else echo no; fi")
         done = subprocess.run(["bash", "-c", text], input=written, capture_output=True, text=True, timeout=60)
         assert done.stdout.strip() == expected, (written, done)
@@ -347,7 +362,7 @@ def success_without_a_rank_is_a_failure(folder):
     """Slurm's srun has been seen to return 0 after `task launch failed`."""
     script = script_for(folder, folder / "run-none", "--nodes=1 --ntasks-per-node=1 --time=60")
     machine = script.parent / "virtual.env"
-    (script.parent / "absent").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\n')
+    (script.parent / "absent").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* && "$*" != --version ]] || exec {LOCKSTEP} "$@"\n')
     (script.parent / "absent").chmod(0o755)
     machine.write_text(machine.read_text() + f"lockstep=({script.parent}/absent)\n")
     log = submit(script, env={"TEST_MAX_RESTARTS": "0"}).end("FAILED", status=70, restarts=0)

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -35,10 +36,11 @@ class Place:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"touch '{self.ran}'; exit 0\n")
 
-    def squeue(self, command):
+    def slurm_says(self, command):
         """`command`: the job's, as Slurm tells it; None: it does not answer."""
-        program = self.programs / "squeue"
-        program.write_text("#!/bin/bash\n" + (f"echo '{command}'\n" if command else "echo 'slurm_load_jobs error' >&2; exit 1\n"))
+        program = self.programs / "scontrol"
+        record = f"JobId=7 JobName=x\n   Command={command}\n   WorkDir={self.strangers}\n"
+        program.write_text("#!/bin/bash\n" + (f"echo '{record}'\n" if command else "echo 'slurm_load_jobs error' >&2; exit 1\n"))
         program.chmod(0o755)
 
     def copied(self, script):
@@ -60,17 +62,17 @@ class Place:
     def expect_refusal(self, done, name):
         last = done.stderr.strip().splitlines()[-1] if done.stderr else ""
         assert done.returncode == UNREADABLE and not done.stdout and not self.ran.exists(), (name, done)
-        assert last.startswith("error: no job.sh in LOCKSTEP_SLURM=") and "module load lockstep" in last, (name, done)
+        assert re.match("error: no job.sh (beside '.*' or )?in LOCKSTEP_SLURM=", last) and "module load lockstep" in last, (name, done)
 
 
 def slurms_copy_finds_the_files_beside_the_original(folder):
     place = Place(folder)
     for name in FOR_SLURM:
         for arguments in ((), ("--lr", "0.1"), ("rates of lr.txt", "--run-dir", "with blanks")):
-            place.squeue(" ".join([f"{place.installed}/{name}", *arguments]))
+            place.slurm_says(" ".join([f"{place.installed}/{name}", *arguments]))
             place.expect_own(place.run(place.copied(name), *arguments), name)
         # An array has a line for each element.
-        place.squeue(f"{place.installed}/{name}\n{place.installed}/{name}")
+        place.slurm_says(f"{place.installed}/{name}\n\nJobId=8\n   Command={place.installed}/{name}")
         place.expect_own(place.run(place.copied(name)), name)
 
 
@@ -78,9 +80,9 @@ def slurms_copy_without_an_original_is_refused(folder):
     place = Place(folder)
     for name in FOR_SLURM:
         for command in ("(null)", None, f"{folder}/removed/{name}"):
-            place.squeue(command)
+            place.slurm_says(command)
             place.expect_refusal(place.run(place.copied(name)), (name, command))
-        (place.programs / "squeue").unlink()
+        (place.programs / "scontrol").unlink()
         place.expect_refusal(place.run(place.copied(name)), name)
 
 
@@ -91,14 +93,22 @@ def a_directory_where_anybody_may_add_files_is_refused(folder):
     shared.chmod(0o1777)
     for name in FOR_SLURM:
         shutil.copy(SCRIPTS / name, shared)
-        place.squeue(f"{shared}/{name}")
+        place.slurm_says(f"{shared}/{name}")
         place.expect_refusal(place.run(place.copied(name)), name)
         place.expect_refusal(place.run(shared / name), name)
 
 
-def the_variable_comes_first_and_must_be_absolute(folder):
+def the_files_beside_the_original_come_before_the_variable(folder):
     place = Place(folder)
-    place.squeue(f"{place.strangers}/train.sbatch")
+    shutil.copytree(place.installed, folder / "module")
+    for name in FOR_SLURM:
+        place.slurm_says(f"{place.installed}/{name}")
+        place.expect_own(place.run(place.copied(name), LOCKSTEP_SLURM=f"{folder}/module"), name)
+
+
+def the_variable_must_be_absolute(folder):
+    place = Place(folder)
+    place.slurm_says(f"{folder}/elsewhere/train.sbatch")
     for name in [*FOR_SLURM, *(f"other/{other}" for other in FOR_OTHERS), "interactive.sh"]:
         place.expect_own(place.run(place.copied(name), LOCKSTEP_SLURM=str(place.installed)), name)
         for relative in ("slurm", ".", "./slurm"):
@@ -115,7 +125,7 @@ def other_schedulers_need_the_variable(folder):
 
 def a_script_that_is_run_in_place_finds_the_files_beside_it(folder):
     place = Place(folder)
-    place.squeue("/bin/bash")  # of salloc
+    place.slurm_says("/bin/bash")  # of salloc
     for name in [*FOR_SLURM, "interactive.sh"]:
         link = folder / f"link to {name}"
         link.symlink_to(place.installed / name)
@@ -128,12 +138,12 @@ def a_script_that_is_run_in_place_finds_the_files_beside_it(folder):
 def each_script_looks_for_its_files_in_the_same_way(folder):
     """A scheduler copies a script alone, so that each contains these lines."""
     texts = {name: (SCRIPTS / name).read_text() for name in FOR_SLURM}
-    found = {text[text.index("# job.sh is in"):text.index("load_machine")] for text in texts.values()}
+    found = {text[text.index("# job.sh is beside"):text.index("load_machine")] for text in texts.values()}
     assert len(texts) == 5 and len(found) == 1, found
     for path in SCRIPTS.rglob("*"):
         if path.is_file():
             sourced = [line for line in path.read_text().splitlines() if line.strip().startswith("source ")]
-            assert all(line.split()[1].startswith(('"$LOCKSTEP_SLURM/', '"${BASH_SOURCE[0]%/*}/', '"$file"')) for line in sourced), sourced
+            assert all(line.split()[1].startswith(('"$LOCKSTEP_SLURM/', '"$found/', '"$machine"')) for line in sourced), sourced
 
 
 def main(tests):
@@ -155,6 +165,6 @@ def main(tests):
 
 if __name__ == "__main__":
     main([slurms_copy_finds_the_files_beside_the_original, slurms_copy_without_an_original_is_refused,
-          a_directory_where_anybody_may_add_files_is_refused, the_variable_comes_first_and_must_be_absolute,
+          a_directory_where_anybody_may_add_files_is_refused, the_files_beside_the_original_come_before_the_variable, the_variable_must_be_absolute,
           other_schedulers_need_the_variable, a_script_that_is_run_in_place_finds_the_files_beside_it,
           each_script_looks_for_its_files_in_the_same_way])

@@ -290,18 +290,20 @@ def runs_that_cannot_resume_are_not_submitted_again(folder):
 
 
 def restarts_are_limited_and_need_progress(folder):
-    # A rank that dies at once each time, so that there is never a checkpoint.
-    place = folder / "stalled"
-    place.mkdir()
-    script = edited(place, "train.sbatch", "--job-name=stalled --nodes=2 --ntasks-per-node=1 --time=60",
-                    run_line(folder, folder / "run-stalled"))
-    machine = place / "virtual.env"
-    machine.write_text(machine.read_text() + "lockstep=(" + str(place / "dies") + ")\n")
-    (place / "dies").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\nkill -KILL $$\n')
-    (place / "dies").chmod(0o755)
-    # srun returns the status of the killed rank, or of those that it then ended, whichever it receives first.
-    log = submit(script).end("FAILED", status=(137, 143), restarts=2)
-    assert "still at checkpoint none after 2 restarts (stalled_restarts=1)" in log, log
+    # A rank that dies at once each time, so that there is never a checkpoint. One that has not even begun its log is restarted once.
+    for name, logs, restarts, reason in (("stalled", "log", 2, "still at checkpoint none after 2 restarts (stalled_restarts=1)"),
+                                         ("silent", "none", 1, "again no rank has written to its log")):
+        place, run_dir = folder / name, folder / f"run-{name}"
+        place.mkdir()
+        script = edited(place, "train.sbatch", f"--job-name={name} --nodes=2 --ntasks-per-node=1 --time=60", run_line(folder, run_dir))
+        machine = place / "virtual.env"
+        machine.write_text(machine.read_text() + "lockstep=(" + str(place / "dies") + ")\n")
+        (place / "dies").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* && "$*" != --version ]] || exec {LOCKSTEP} "$@"\n'
+                                    f"mkdir -p {run_dir}/{logs}\necho begun >>{run_dir}/{logs}/rank-00000.log\nkill -KILL $$\n")
+        (place / "dies").chmod(0o755)
+        # srun returns the status of the killed rank, or of those that it then ended, whichever it receives first.
+        log = submit(script).end("FAILED", status=(137, 143), restarts=restarts)
+        assert reason in log, log
 
     job = disturbed(folder, "capped", warn, env={"TEST_MAX_RESTARTS": "1"}, step=60)
     job.until_restarted(1)
@@ -319,7 +321,7 @@ def a_crash_is_retried_twice(folder):
         machine = script.parent / "virtual.env"
         machine.write_text(machine.read_text() + f"lockstep=({script.parent}/dies)\n")
         (script.parent / "dies").write_text(
-            f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\n'
+            f'#!/bin/bash\n[[ "$*" != *--print-config* && "$*" != --version ]] || exec {LOCKSTEP} "$@"\n'
             f'{LOCKSTEP} "$@" --max-steps $((10 * SLURM_RESTART_COUNT + 10))\n{dies}\n')
         (script.parent / "dies").chmod(0o755)
         return submit(script, *options, run_dir=folder / f"run-{name}", env={"TEST_MAX_RESTARTS": "5"})
