@@ -37,7 +37,10 @@ end() {  # end STATUS TEXT
   exit "$1"
 }
 give_up() { end "$1" "error: $2" >&2; }
-on_exit() { [ -n "$told" ] || say "ended with status $1 $phase${2:+, at: $2}"; }
+on_exit() {
+  [ -n "$told" ] || say "ended with status $1 $phase${2:+, at: $2}"
+  [[ $1 != 0 || $phase != *reading* ]] || exit 65 # jobs that depend on this one must not start
+}
 
 ranks=        # the launcher's process, while it runs
 warned=       # the signal that asked this job to stop
@@ -106,9 +109,14 @@ trap_signals
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
 unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE
-for name in awk cat date dd find flock grep head id od printf sed sleep sort stat tail timeout tr wc \
-  scontrol sbatch scancel sinfo squeue srun; do unset -f "$name"; done
-set +o posix
+set +efknuv +o pipefail +o posix
+shopt -u failglob nullglob nocasematch
+# Functions of users in place of the commands used here: exported ones, or those of their start-up files.
+unset_functions() {
+  unset -f awk basename cat cd date dd echo env exit find flock grep head id kill local ls mkdir mv od printf read readlink rm sed set \
+    sleep sort source stat tail test timeout tr trap true type wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
+}
+unset_functions
 
 # Slurm names its copy of a job script so; only that script is a job's own.
 is_batch() { [[ $0 == */slurm_script ]]; }

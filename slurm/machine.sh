@@ -12,7 +12,7 @@ default_settings() {
   scratch=${SCRATCH:-$PWD} # where data and runs are
   recipes=$LOCKSTEP_SLURM/../recipes # configurations for --config
   stage=                   # node-local storage for copies of shards; empty: none
-  max_restarts=${LOCKSTEP_MAX_RESTARTS:-50} # per submission, by these scripts; Slurm's own do not count. 0: never submit again
+  max_restarts=50          # per submission, by these scripts; Slurm's own do not count. 0: never submit again. LOCKSTEP_MAX_RESTARTS has precedence
   stalled_restarts=1       # consecutive restarts without a newer checkpoint
   crash_restarts=2         # restarts after a rank crashed or ran out of memory, which seldom help
   spare_nodes=${LOCKSTEP_SPARE_NODES:-}   # restart within the job, and keep so many of its nodes for that; empty: requeue the job
@@ -33,7 +33,9 @@ load_machine() {
   source_machine
   phase='before the ranks were started'
   trap_signals
+  unset_functions
   check_settings
+  max_restarts=${LOCKSTEP_MAX_RESTARTS:-$max_restarts}
   case $launcher in
     srun | flux) ;;
     mpirun | mpiexec) resolve_mpirun ;;

@@ -4,7 +4,6 @@
 own_launcher=srun
 ways_again="neither scontrol requeue nor sbatch works here"
 facts=  # Slurm's record of this job, as `scontrol -o show job` prints it; empty: Slurm has not told
-anew=   # Slurm restarts this job no more: a new one is needed
 restarts_before=0 output_begin=1 # of this start of the job
 
 # read_job SECONDS...: sets `facts`, or `answer` to the error. A busy controller is asked again after each pause. Slurm may end this job
@@ -50,6 +49,8 @@ SLURM_NTASKS_PER_NODE=${tasks_a_node%%:*}
 SLURM_CPUS_PER_TASK=$(fact CPUs/Task)
 SLURM_MEM_PER_NODE=$(megabytes MinMemoryNode)
 SLURM_MEM_PER_CPU=$(megabytes MinMemoryCPU)
+SLURM_NTASKS_PER_GPU=$(fact NtasksPerTRES)
+SLURM_NTASKS_PER_TRES=$(fact NtasksPerTRES)
 SLURM_JOB_ACCOUNT=$(fact Account)
 SLURM_JOB_QOS=$(fact QOS)
 SLURM_JOB_RESERVATION=$(fact Reservation)
@@ -68,10 +69,12 @@ SLURM_CPUS_PER_GPU=$(fact CpusPerTres)
 SLURM_MEM_PER_GPU=$(fact MemPerTres)
 END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
-  # A job script runs in no step of srun.
-  ! is_batch || wrong+=("${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}" "${!SLURM_PMIX@}")
-  for name in "${wrong[@]}"; do value+=" $name=${!name-}" && unset "$name"; done
-  [ ${#wrong[@]} = 0 ] || say "unset variables of another job or step:$value"
+  # A job script runs in no step of srun, and sbatch sets no other options of srun.
+  ! is_batch || wrong+=("${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}" ${SLURM_STEP_ID+SLURM_DISTRIBUTION} \
+    SLURM_CONSTRAINT SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
+  value=
+  for name in "${wrong[@]}"; do [ -z "${!name+set}" ] || { value+=" $name=${!name}" && unset "$name"; }; done
+  [ -z "$value" ] || say "unset variables of another job or step:$value"
 }
 
 # Slurm sets SLURM_JOB_ID in each job. An array's elements have names of their own: the last one's SLURM_JOB_ID is also the whole array's.
@@ -154,28 +157,33 @@ guard() {
 # The program itself asks Slurm.
 seconds_left() { :; }
 
-# srun returns 1, and the job's details have the pseudo-signal 125.
-ran_out_of_memory() { type -P scontrol >/dev/null && [[ $(scontrol -d -o show job "$job" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]; }
+# slurmstepd_says COMMAND: applies sed's COMMAND to what Slurm has written to this script's output; prints its last result.
+slurmstepd_says() { tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
+
+# In the job's details as the pseudo-signal 125, or, if Slurm watches memory without control groups, in words.
+ran_out_of_memory() {
+  type -P scontrol >/dev/null || return 1
+  [[ $(scontrol -d -o show job "$job" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  || -n $(slurmstepd_says '/exceeded memory limit/p') ]]
+}
 
 # While this script runs, a job that Slurm ends or restarts is completing; slurmstepd writes why to the script's output.
 why_not_again() {
-  reason='' cause='' anew=''
+  reason='' cause=''
   if ! type -P scontrol >/dev/null; then
     [ "$warned" != TERM ] || reason="it was told to end, and no scontrol here tells why"
     return 0
   fi
   read_job 1 2 4 8 16 32 64 || { reason="Slurm does not answer: $answer"; return 0; }
-  cause=$(tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | sed -n 's/.* JOB .* CANCELLED AT .* DUE TO \(.*\) \*\*\*.*/\L\1/p' | tail -n 1)
+  cause=$(slurmstepd_says 's/.* CANCELLED AT .* DUE TO \(.*\) \*\*\*.*/\L\1/p')
   [ -z "$(fact PreemptTime)" ] || cause=preemption
+  if [ -z "$cause" ] && ran_out_of_memory; then cause="out of memory"; fi
   case $(fact JobState)/$(fact Reason) in
     RUNNING/* | */TimeLimit) ;;
     */*held*) reason="Slurm holds it until: scontrol release $job" ;;
     *)
       if was_requeued; then
         reason="Slurm restarts it"
-      elif [ "$cause" = preemption ]; then
-        anew=1
-      else
+      elif [ "$cause" != preemption ]; then
         cause=${cause:-cancellation$(by_whom)} reason="it was cancelled"
       fi
       ;;
@@ -195,7 +203,7 @@ by_whom() {
 # Requeued by Slurm, or, if that is impossible, as a new job.
 submit_again() {
   # Slurm ends this job at once, including the scontrol command itself, unless that ignores SIGTERM.
-  if [ -z "$anew" ] && type -P scontrol >/dev/null && (trap '' TERM && scontrol requeue "$job"); then
+  if type -P scontrol >/dev/null && (trap '' TERM && scontrol requeue "$job"); then
     if ! read_job 1 2 4 || was_requeued; then
       say "requeued; Slurm restarts it in about two minutes"
       return
