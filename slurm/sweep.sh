@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Functions of sweep.sbatch; sourced by it after job.sh.
 
-# read_sweep FILE [--max-parallel N] [OPTIONS...]: sets `sweep_file`, `max_parallel`, `lines` (those of FILE that hold options) and
-# `names` (of their runs: the options that are not the same on all lines), and `common` to `training` and the other options.
+# read_sweep FILE [--max-parallel N] [OPTIONS...]: sets `sweep_file`, `max_parallel`, `lines` (those of FILE that hold options), and
+# `common` to `training` and the other options.
 read_sweep() {
   sweep_file=${1:-} max_parallel='' common=("${training[@]}")
   [ -r "$sweep_file" ] ||
@@ -21,74 +21,74 @@ read_sweep() {
     fffe | feff) give_up 65 "$sweep_file is text in UTF-16 (UTF-8 is read); save it as UTF-8, such as: iconv -f UTF-16 -t UTF-8 $sweep_file" ;;
   esac
   # Windows' editors write a byte order mark and carriage returns, which are no part of an option.
-  mapfile -t lines < <(LC_ALL=C sed $'1s/^\xEF\xBB\xBF//; s/\r$//' "$sweep_file" | grep -vE '^[[:space:]]*(#|$)')
+  mapfile -t lines < <(LC_ALL=C sed $'1s/^\xEF\xBB\xBF//; s/\r$//' "$sweep_file" | grep -avE '^[[:space:]]*(#|$)')
   [ ${#lines[@]} -gt 0 ] || give_up 65 "no options in $sweep_file (one line for each run)"
-  mapfile -t names < <(printf '%s\n' "${lines[@]}" | name_lines)
-  local twice
-  twice=$(printf '%s\n' "${names[@]}" | sort | uniq -d | head -n 1)
-  [ -z "$twice" ] || give_up 65 "two lines of $sweep_file are the same run ($twice); remove one"
 }
 
-# Prints a name for each line of options: lr-0.1_weight-decay-1e-4.
-name_lines() {
-  awk '
-    {
-      options[NR] = 0
-      for (i = 1; i <= NF; ++i) {
-        if ($i !~ /^--/) continue
-        option = substr($i, 3)
-        if (!index(option, "=") && i < NF && $(i + 1) !~ /^--/) option = option "=" $(++i)
-        option_of[NR, ++options[NR]] = option
-        ++lines_with[option]
-      }
-    }
-    END {
-      for (line = 1; line <= NR; ++line) {
-        name = ""
-        for (i = 1; i <= options[line]; ++i) {
-          option = option_of[line, i]
-          if (lines_with[option] < NR || NR == 1) name = name (name == "" ? "" : "_") option
-        }
-        sub(/^$/, "defaults", name)
-        gsub(/[^A-Za-z0-9.+_-]+/, "-", name)
-        print substr(name, 1, 200)
-      }
-    }'
-}
-
-# choose_variant NUMBER: sets `variant` to the name of the line with this number, and `training` to its options and those of all runs
-# that it does not set.
+# choose_variant NUMBER: sets `training` to the options of this line and those of all runs that it does not set, and `variant` to the
+# name of its run: the line's own options, sorted. So no other line or file changes the name.
 choose_variant() {
-  local options option
+  local words word options=()
   [ "$1" -le ${#lines[@]} ] || give_up 64 "element $1 of the array (the sweep $sweep_file has ${#lines[@]} lines)"
-  variant=${names[$1 - 1]}
-  read -ra options <<<"${lines[$1 - 1]}"
+  read -ra words <<<"${lines[$1 - 1]}"
   training=("${common[@]}")
-  for option in "${options[@]}"; do
-    [[ $option != --* ]] || drop_options "${option%%=*}"
+  for word in "${words[@]}"; do
+    if [[ $word == --* || ${#options[@]} = 0 ]]; then
+      drop_options "${word%%=*}"
+      word=${word#--}
+      options+=("${word/=/-}")
+    else
+      options[-1]+=-$word
+    fi
   done
-  training+=("${options[@]}")
+  training+=("${words[@]}")
+  word=$(printf '%s\n' "${options[@]}" | LC_ALL=C sort | paste -sd _)
+  variant=$(tr -c 'A-Za-z0-9.+_\n-' - <<<"$word")
+  # A file name has at most 255 bytes. The checksum keeps names apart that lost something.
+  [[ $variant == "$word" && ${#word} -le 200 ]] || variant=${variant:0:190}-$(sha256sum <<<"$word" | head -c 8)
 }
 
-# submit_sweep [OPTIONS...]: checks each line; then submits the job script as an array, with a copy of the file that later changes
-# of the file do not reach; exits.
+# Whether the run in the directory $1 has reached the end that `configuration` asks for.
+has_finished() {
+  [[ $("${lockstep[@]}" watch "$1" --once --json 2>/dev/null) == *'"state":"finished"'* ]] &&
+    [ "$(grep -E '^(epochs|max-steps)=' "$1/config.ini")" = "$(grep -E '^(epochs|max-steps)=' <<<"$configuration")" ]
+}
+
+# submit_sweep [OPTIONS...]: checks each line; then submits the job script as an array for the runs that have not finished, with a
+# copy of their lines that later changes of the file do not reach; exits.
 submit_sweep() {
-  local number configuration base copy array
+  local number line configuration base copy array again runs=() unfinished=()
+  local -A known=()
+  [[ $0 != */slurm_script ]] || give_up 64 "this job is no element of an array (a sweep submits itself); start it by: bash slurm/sweep.sbatch ${sweep_file@Q}"
   for ((number = 1; number <= ${#lines[@]}; ++number)); do
     choose_variant "$number"
-    [[ " ${lines[number - 1]}" != *" --run-dir"* ]] ||
-      give_up 64 "'${lines[number - 1]}' in $sweep_file sets --run-dir (each run of a sweep gets a folder); remove it"
-    configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) ||
-      give_up $? "'${lines[number - 1]}' in $sweep_file cannot be trained with"
+    line=${lines[number - 1]}
+    [[ " $line" != *" --run-dir"* ]] ||
+      give_up 64 "'$line' in $sweep_file sets --run-dir (each run of a sweep gets a folder); remove it"
+    configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || give_up $? "'$line' in $sweep_file cannot be trained with"
+    again=${known[$variant]:-${known[$configuration]:-}}
+    [ -z "$again" ] || give_up 65 "two lines of $sweep_file are the same run ('$again' and '$line'); remove one"
+    known[$variant]=$line known[$configuration]=$line
+    base=$(sed -n 's/^run-dir=//p' <<<"$configuration")
+    base=${base:-runs/$(sed -n 's/^model=//p' <<<"$configuration")}
+    if has_finished "$base/$variant"; then
+      echo "already finished, not submitted: $base/$variant"
+    else
+      runs+=("  $base/$variant") unfinished+=("$line")
+    fi
   done
-  base=$(sed -n 's/^run-dir=//p' <<<"$configuration")
-  base=${base:-runs/$(sed -n 's/^model=//p' <<<"$configuration")}
-  # Others may write to the directory: the copy is a new file, whatever they have put there.
-  copy=$base/$(mktemp -u .sweep-XXXXXXXXXX)
-  mkdir -p "$base" || give_up 73 "cannot make $base"
-  dd if="$sweep_file" of="$copy" conv=excl status=none || give_up 73 "cannot copy $sweep_file to $copy"
-  array=$(sbatch --parsable --array="1-${#lines[@]}${max_parallel:+%$max_parallel}" "$0" "$(realpath "$copy")" "$@") ||
-    give_up $? "sbatch has failed"
-  printf '%s\n' "array $array:" "${names[@]/#/  $base/}" "compare them by: lockstep compare $base/*, or lockstep report $base/*"
+  if [ ${#runs[@]} -gt 0 ]; then
+    # Others may write to the directory: the copy is a new file, whatever they have put there.
+    copy=$base/$(mktemp -u .sweep-XXXXXXXXXX)
+    mkdir -p "$base" || give_up 73 "cannot make $base"
+    printf '%s\n' "${unfinished[@]}" | dd of="$copy" conv=excl status=none || give_up 73 "cannot copy $sweep_file to $copy"
+    array=$(
+      # Those of an allocation that this shell is in would reach the jobs, and srun there.
+      [ -z "${SLURM_JOB_ID:-}" ] || for name in "${!SLURM_@}"; do [[ $name == SLURM_@(CONF|PMIX_*) ]] || unset "$name"; done
+      sbatch --parsable --array="1-${#runs[@]}${max_parallel:+%$max_parallel}" "$0" "$(realpath "$copy")" "$@"
+    ) || give_up $? "sbatch has failed"
+    printf '%s\n' "array $array:" "${runs[@]}"
+  fi
+  echo "compare them by: lockstep compare $base/*, or lockstep report $base/*"
   exit 0
 }

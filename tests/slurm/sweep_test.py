@@ -3,7 +3,7 @@
 
 from slurm_harness import *  # noqa: F403
 
-NAMES = ("lr-0.01", "lr-0.02_momentum-0.8", "lr-0.05", "lr-1e30")
+NAMES = ("lr-0.01_weight-decay-1e-4", "lr-0.02_momentum-0.8_weight-decay-1e-4", "lr-0.05_weight-decay-1e-4", "lr-1e30_weight-decay-1e-4")
 LINES = """\
 # learning rates
 --lr 0.01 --weight-decay 1e-4
@@ -45,6 +45,71 @@ def each_line_is_a_run_that_restarts_by_itself(folder):
     assert ends == 3 * ["finished"] + ["diverged"], table
     compared = command("bash", "-c", f"{LOCKSTEP} report {folder}/runs/* -o {folder}/report.html; cat {folder}/report.html")
     assert all(name in compared for name in NAMES) and '"diverged"' in compared, compared[:1000]
+    only_what_has_not_finished_is_submitted_again(folder, script, file)
+
+
+def only_what_has_not_finished_is_submitted_again(folder, script, file):
+    def submitted(text, *options):
+        file.write_text(text)
+        output = command("env", "-C", folder, "bash", script, file, "--keep", 2, *options)
+        runs = re.findall(rf"^  {folder}/runs/(\S+)$", output, re.M)
+        if runs:
+            array = re.search(r"array (\d+):\n", output).group(1)
+            assert len(command("squeue", "-h", "-r", "-j", array).splitlines()) == len(runs), output
+            command("scancel", array)
+        assert set(runs).isdisjoint(re.findall(rf"already finished, not submitted: {folder}/runs/(\S+)", output)), output
+        return runs
+
+    # In another order, with other spellings, and with lines that the other lines do not know.
+    extended = "".join(["--lr 0.3\n", *reversed(LINES.splitlines(True)[1:]), "--lr 0.01 --weight-decay 1e-3\n"])
+    assert submitted(extended.replace("--lr=0.02 --weight-decay 1e-4", "--weight-decay=1e-4 --lr 0.02")) == \
+        ["lr-0.3", NAMES[3], "lr-0.01_weight-decay-1e-3"]
+    assert submitted("".join(LINES.splitlines(True)[:4])) == []
+    # With a later end, the runs go on.
+    assert submitted(LINES, "--max-steps", 5000) == list(NAMES)
+
+
+def a_run_has_the_name_of_its_own_line(folder):
+    file = folder / "lines"
+    long = "".join(f"--x{number} 12345678 " for number in range(30))
+    cases = {"--lr 0.1 --weight-decay 1e-4": "lr-0.1_weight-decay-1e-4", "  --weight-decay=1e-4\t--lr=0.1 ": "lr-0.1_weight-decay-1e-4",
+             "--lr 0.1": "lr-0.1", "--seed 1 --nesterov": "nesterov_seed-1", "--lr -0.1": "lr--0.1", "--model resnext50_32x4d": "model-resnext50_32x4d"}
+    # What a file name cannot hold, or is too long, is told apart by a checksum.
+    cut = ("--data /a/b", "--data a-b/", "--data=/a-b", "--data \u00e9", "--data \u00e8", long, long + "--y 1", "--a b=c", "--data ../..")
+    for locale in ("C", "C.UTF-8"):
+        found = []
+        for lines in ([*cases, *cut], [*reversed([*cases, *cut])]):
+            file.write_text("".join(f"{line}\n" for line in lines))
+            output = command("bash", "-c", f"source {SCRIPTS}/job.sh; source {SCRIPTS}/sweep.sh; training=(--lr 0.1 --seed 1); read_sweep {file}; "
+                             f"for i in {{1..{len(lines)}}}; do choose_variant $i; echo $variant; done", env={"LC_ALL": locale})
+            found.append(dict(zip(lines, output.splitlines()[-len(lines):])))
+        assert found[0] == found[1] and cases.items() <= found[0].items(), found
+        names = [found[0][line] for line in cut]
+        assert len({*names}) == len(cut) and all(re.fullmatch(r"[A-Za-z0-9.+_-]{1,200}", name) for name in names), names
+
+
+def a_sweep_may_be_submitted_inside_a_job(folder):
+    """In the shell of an allocation, and in an element of another array."""
+    script, file = sweep_for(folder)
+    file.write_text("--lr 0.01 --max-steps 2\n--lr 0.02 --max-steps 2\n")
+    machine = folder / "virtual.env"
+    machine.write_text(machine.read_text() + f'env -0 >{folder}/environment-${{SLURM_ARRAY_JOB_ID:-}}-${{SLURM_ARRAY_TASK_ID:-}}\n')
+    start = f"bash {script} {file}"
+    allocation = command("env", "-C", folder, "salloc", "--nodes=1", "--cpus-per-task=2", "--mem-per-cpu=10", "--time=5", "bash", "-c", start)
+    (folder / "outer.sh").write_text(f"#!/bin/bash\n{start}\n")
+    element = submit(folder / "outer.sh", "--array=7", "--ntasks=3", "--mem=50", f"--output={folder}/outer.out")
+    Job(f"{element.number}_7", folder / "outer.out").end(status=0)
+    numbers = [re.search(r"array (\d+):\n", output).group(1) for output in (allocation, (folder / "outer.out").read_text())]
+    for number in numbers:
+        for i in (1, 2):
+            job = Job(f"{number}_{i}", folder / f"slurm-{number}_{i}.out", folder / "runs" / f"lr-0.0{i}_max-steps-2")
+            job.end(status=0, restarts=0)
+            assert job.facts()["NumNodes"] == "2" and job.facts()["NumTasks"] == "2", job.facts()
+            assert (job.run_dir / "metrics.jsonl").exists(), job.report()
+            variables = dict(word.split("=", 1) for word in (folder / f"environment-{number}-{i}").read_text().split("\0") if "=" in word)
+            stale = {"SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_TASKS_PER_NODE"} & variables.keys()
+            assert stale <= {"SLURM_TASKS_PER_NODE"} and variables["SLURM_JOB_ID"] == job.facts()["JobId"], variables
+    assert element.number not in numbers, numbers
 
 
 def a_bad_sweep_is_refused_before_it_is_submitted(folder):
@@ -58,12 +123,19 @@ def a_bad_sweep_is_refused_before_it_is_submitted(folder):
 
     refused(None, 66, "cannot read the sweep", "usage: ")
     refused("# nothing\n\n", 65, "no options in")
-    refused("--lr 0.1\n--lr 0.2 --momentum 0.5\n--lr=0.1\n", 65, "same run (lr-0.1)")
+    refused("--lr 0.1\n--lr 0.2 --momentum 0.5\n--lr=0.1\n", 65, "same run ('--lr 0.1' and '--lr=0.1')")
+    # 0.05 is the rate of line 3.
+    refused("--seed 3\n--seed 3 --lr 0.05\n", 65, "same run ('--seed 3' and '--seed 3 --lr 0.05')")
+    refused("--lr 0.1 --lr 0.2\n", 64, "--lr is given twice")
     refused("--lr 0.1\n--learning-rat 1\n", 64, "'--learning-rat 1' in", "cannot be trained with")
     refused("--lr 0.1 --run-dir elsewhere\n--lr 1\n", 64, "sets --run-dir")
     refused("--lr 0.1\n--lr 1\n", 64, "--max-parallel 0", arguments=["--max-parallel", 0])
     assert not command("squeue", "-h").strip(), command("squeue")
+    file.write_text("--lr 0.1\n")
+    log = submit(script, arguments=[file]).end("FAILED", status=64)
+    assert "start it by: bash " in log and not (folder / "runs").exists(), log
 
 
 if __name__ == "__main__":
-    main([each_line_is_a_run_that_restarts_by_itself, a_bad_sweep_is_refused_before_it_is_submitted])
+    main([each_line_is_a_run_that_restarts_by_itself, a_run_has_the_name_of_its_own_line, a_sweep_may_be_submitted_inside_a_job,
+          a_bad_sweep_is_refused_before_it_is_submitted])
