@@ -23,9 +23,10 @@ def shellcheck_finds_nothing(folder):
 
 def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
     for machine in sorted(SCRIPTS.glob("machines/*.env")):
-        text = f"{SOURCE}; load_machine {machine.stem}; echo $launcher ${{srun_options[@]}} + ${{mpirun_options[@]}}"
-        output = command("bash", "-c", text, env={"SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "2"})
+        text = f"{SOURCE}; load_machine {machine.stem}; echo $launcher ${{srun_options[@]}} + ${{mpirun_options[@]}}, stage=$stage,"
+        output = command("bash", "-c", text, env={"SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "2", "TMPDIR": "/login-node"})
         assert output.startswith("srun --export=ALL ") and " --mpi=pmix " in output and "--cpus-per-task=3" in output, output
+        assert ", stage=," in output, output
         assert "gpus-per-task" not in output, output
 
 
