@@ -4,17 +4,17 @@
 # read_sweep FILE [--max-parallel N] [OPTIONS...]: sets `sweep_file`, `max_parallel`, `lines` (those of FILE that hold options), and
 # `common` to `training` and the other options.
 read_sweep() {
+  local -
+  set -euo pipefail
   sweep_file=${1:-} max_parallel='' common=("${training[@]}")
   [ -r "$sweep_file" ] ||
     give_up 66 "cannot read the sweep '$sweep_file' (a file with one line of options for each run); usage: bash slurm/sweep.sbatch FILE [--max-parallel N] [OPTIONS OF LOCKSTEP TRAIN...]"
-  shift
-  while [ $# -gt 0 ]; do
+  while shift && [ $# -gt 0 ]; do
     case $1 in
       --max-parallel) max_parallel=${2:-none} && shift ;;
       --max-parallel=*) max_parallel=${1#*=} ;;
       *) common+=("$1") ;;
     esac
-    shift
   done
   [[ $max_parallel =~ ^([1-9][0-9]*)?$ ]] || give_up 64 "--max-parallel $max_parallel (not a number of runs); give a number from 1"
   case $(head -c 2 "$sweep_file" | od -An -tx1 | tr -d ' ') in
@@ -25,13 +25,14 @@ read_sweep() {
   [ ${#lines[@]} -gt 0 ] || give_up 65 "no options in $sweep_file (one line for each run)"
 }
 
-# choose_variant NUMBER: sets `training` to the options of this line and those of all runs that it does not set, and `variant` to the
-# name of its run: the line's own options, sorted. So no other line or file changes the name.
-choose_variant() {
-  local words word options=()
+# choose_line NUMBER: sets `line`, `training` to its options and those of all runs that it does not set, and `variant` to the name of
+# its run: its own options, sorted. So no other line or file changes the name.
+choose_line() {
+  local - words word options=()
+  set -euo pipefail
   [ "$1" -le ${#lines[@]} ] || give_up 64 "element $1 of the array (the sweep $sweep_file has ${#lines[@]} lines)"
-  read -ra words <<<"${lines[$1 - 1]}"
-  training=("${common[@]}")
+  line=${lines[$1 - 1]} training=("${common[@]}")
+  read -ra words <<<"$line"
   for word in "${words[@]}"; do
     if [[ $word == --* || ${#options[@]} = 0 ]]; then
       drop_options "${word%%=*}"
@@ -48,30 +49,26 @@ choose_variant() {
   [[ $variant == "$word" && ${#word} -le 200 ]] || variant=${variant:0:190}-$(sha256sum <<<"$word" | head -c 8)
 }
 
-# Whether the run in the directory $1 has reached the end that `configuration` asks for.
-has_finished() {
-  [[ $("${lockstep[@]}" watch "$1" --once --json 2>/dev/null) == *'"state":"finished"'* ]] &&
-    [ "$(grep -E '^(epochs|max-steps)=' "$1/config.ini")" = "$(grep -E '^(epochs|max-steps)=' <<<"$configuration")" ]
-}
-
 # submit_sweep [OPTIONS...]: checks each line; then submits the job script as an array for the runs that have not finished, with a
 # copy of their lines that later changes of the file do not reach; exits.
 submit_sweep() {
-  local number line configuration base copy array again runs=() unfinished=()
+  local - number line configuration base copy array again runs=() unfinished=()
   local -A known=()
-  [[ $0 != */slurm_script ]] || give_up 64 "this job is no element of an array (a sweep submits itself); start it by: bash slurm/sweep.sbatch ${sweep_file@Q}"
+  set -euo pipefail
+  ! is_batch || give_up 64 "this job is no element of an array (a sweep submits itself); start it by: bash slurm/sweep.sbatch ${sweep_file@Q}"
+  check_program
   for ((number = 1; number <= ${#lines[@]}; ++number)); do
-    choose_variant "$number"
-    line=${lines[number - 1]}
-    [[ " $line" != *" --run-dir"* ]] ||
-      give_up 64 "'$line' in $sweep_file sets --run-dir (each run of a sweep gets a folder); remove it"
+    choose_line "$number"
+    [[ " $line" != *" --run-dir"* ]] || give_up 64 "'$line' in $sweep_file sets --run-dir (each run of a sweep gets a folder); remove it"
     configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || give_up $? "'$line' in $sweep_file cannot be trained with"
     again=${known[$variant]:-${known[$configuration]:-}}
     [ -z "$again" ] || give_up 65 "two lines of $sweep_file are the same run ('$again' and '$line'); remove one"
     known[$variant]=$line known[$configuration]=$line
     base=$(sed -n 's/^run-dir=//p' <<<"$configuration")
     base=${base:-runs/$(sed -n 's/^model=//p' <<<"$configuration")}
-    if has_finished "$base/$variant"; then
+    # Finished, and not by an earlier end.
+    if [[ $("${lockstep[@]}" watch "$base/$variant" --once --json 2>/dev/null) == *'"state":"finished"'* &&
+      $(grep -E '^(epochs|max-steps)=' "$base/$variant/config.ini") == "$(grep -E '^(epochs|max-steps)=' <<<"$configuration")" ]]; then
       echo "already finished, not submitted: $base/$variant"
     else
       runs+=("  $base/$variant") unfinished+=("$line")
@@ -90,5 +87,6 @@ submit_sweep() {
     printf '%s\n' "array $array:" "${runs[@]}"
   fi
   echo "compare them by: lockstep compare $base/*, or lockstep report $base/*"
+  told=1
   exit 0
 }

@@ -36,7 +36,7 @@ def each_line_is_a_run_that_restarts_by_itself(folder):
     for job, restarts in zip(jobs[:3], (1, 0, 0)):
         job.end(status=0, restarts=restarts)
     log = jobs[3].end("FAILED", status=69, restarts=0)
-    assert re.search(rf"job \d+ \({re.escape(NAMES[3])}\): error: .* status 69", log), log
+    assert re.search(rf"job [0-9_]+ \({re.escape(NAMES[3])}\): error: .* status 69", log), log
     options = [(job.run_dir / "config.ini").read_text().splitlines() for job in jobs]
     assert all("keep=2" in lines and "weight-decay=0.0001" in lines for lines in options), options
     assert "momentum=0.8" in options[1] and "lr=0.02" in options[1], options[1]
@@ -81,8 +81,8 @@ def a_run_has_the_name_of_its_own_line(folder):
         for lines in ([*cases, *cut], [*reversed([*cases, *cut])]):
             file.write_text("".join(f"{line}\n" for line in lines))
             output = command("bash", "-c", f"source {SCRIPTS}/job.sh; source {SCRIPTS}/sweep.sh; training=(--lr 0.1 --seed 1); read_sweep {file}; "
-                             f"for i in {{1..{len(lines)}}}; do choose_variant $i; echo $variant; done", env={"LC_ALL": locale})
-            found.append(dict(zip(lines, output.splitlines()[-len(lines):])))
+                             f"for i in {{1..{len(lines)}}}; do choose_line $i; echo = $variant; done", env={"LC_ALL": locale})
+            found.append(dict(zip(lines, re.findall("(?m)^= (.*)$", output), strict=True)))
         assert found[0] == found[1] and cases.items() <= found[0].items(), found
         names = [found[0][line] for line in cut]
         assert len({*names}) == len(cut) and all(re.fullmatch(r"[A-Za-z0-9.+_-]{1,200}", name) for name in names), names
