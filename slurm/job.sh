@@ -106,6 +106,7 @@ trap_signals
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------
 
+rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${FLUX_TASK_RANK:-}}}} # if a launcher has started this script, or its submitter
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
 unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE
@@ -121,40 +122,50 @@ unset_functions
 # Slurm names its copy of a job script so; only that script is a job's own.
 is_batch() { [[ $0 == */slurm_script ]]; }
 
-# Flux may run within a job of another scheduler; of their variables it hides Slurm's from its own jobs.
+# The scheduler of this job. Variables of another one's job may be inherited: then the nearest process above this one that belongs to a
+# scheduler decides. Outside jobs, the commands that are here do.
 find_scheduler() {
-  if [ -n "${SLURM_JOB_ID:-}" ]; then
-    scheduler=slurm
-  elif [ -n "${FLUX_ENCLOSING_ID:-}${FLUX_URI:-}" ]; then
-    scheduler=flux
-  elif [ -n "${PBS_JOBID:-}" ]; then
-    scheduler=pbs
-  elif [ -n "${LSB_JOBID:-}" ]; then
-    scheduler=lsf
-  else
-    scheduler=slurm
-  fi
+  local pid=$$ stat name found=()
+  [ -z "${SLURM_JOB_ID:-}" ] || found+=(slurm)
+  [ -z "${FLUX_ENCLOSING_ID:-}${FLUX_URI:-}" ] || found+=(flux)
+  [ -z "${PBS_JOBID:-}" ] || found+=(pbs)
+  [ -z "${LSB_JOBID:-}" ] || found+=(lsf)
+  for name in flux:flux bsub:lsf qsub:pbs sbatch:slurm; do [ -z "$(type -P "${name%:*}")" ] || scheduler=${name#*:}; done
+  scheduler=${found[0]:-${scheduler:-slurm}}
+  while [ ${#found[@]} -gt 1 ] && [ "$pid" -gt 1 ] && stat=$(cat "/proc/$pid/stat" 2>/dev/null); do
+    case ${stat#*(} in
+      slurmstepd\)* | salloc\)*) scheduler=slurm && break ;;
+      flux-*) scheduler=flux && break ;;
+      pbs_mom\)*) scheduler=pbs && break ;;
+      sbatchd\)* | res\)*) scheduler=lsf && break ;;
+    esac
+    read -r _ pid _ <<<"${stat##*) }"
+  done
+  for name in "${found[@]}"; do
+    case $name in
+      "$scheduler") continue ;;
+      slurm) unset "${!SLURM_@}" ;;
+      flux) unset "${!FLUX_@}" ;;
+      pbs) unset "${!PBS_@}" ;;
+      lsf) unset "${!LSB_@}" ;;
+    esac
+    foreign+=" $name"
+  done
 }
-found_by="beside the script"
-[[ ! ${BASH_SOURCE[0]%/*} -ef ${LOCKSTEP_SLURM:-} ]] || found_by=LOCKSTEP_SLURM
-LOCKSTEP_SLURM=${BASH_SOURCE[0]%/*}
-first_job=${LOCKSTEP_FIRST_JOB:-} # the first of the jobs of this run; not for jobs that are submitted from this one
-unset LOCKSTEP_FIRST_JOB
-job=none element=''
-find_scheduler
-# shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
-source "$LOCKSTEP_SLURM/schedulers/$scheduler.sh"
-# shellcheck source-path=SCRIPTDIR source=machine.sh
-source "$LOCKSTEP_SLURM/machine.sh"
-# shellcheck source-path=SCRIPTDIR source=resubmit.sh
-source "$LOCKSTEP_SLURM/resubmit.sh"
-# shellcheck source-path=SCRIPTDIR source=spares.sh
-source "$LOCKSTEP_SLURM/spares.sh"
 
-# read_allocation's check where the scheduler tells nodes but not ranks.
-require_ranks_a_node() {
-  [[ ${ranks_a_node:-} =~ ^[1-9][0-9]*$ ]] ||
-    give_up 64 "ranks_a_node='${ranks_a_node:-}' (this scheduler does not tell how many ranks a node gets); set it before load_machine"
+# What the file of a scheduler need not define.
+why_not_here() { wrong_start; }
+ran_out_of_memory() { return 1; }
+why_not_again() { told_to_end; }
+
+# why_not_here where only variables tell.
+wrong_start() {
+  reason=
+  if [ -n "$rank" ]; then
+    reason="a launcher has started this script, as its rank $rank; leave the launcher out: the script starts the ranks"
+  elif [ -n "$in_shell" ] && [ -z "$interactive" ]; then
+    reason="$0 runs in the shell of $in_shell; submit it, or start interactive.sh in this shell"
+  fi
 }
 
 # why_not_again where the scheduler gives no reason for ending a job: before its time limit, a job was cancelled, or the
@@ -165,8 +176,42 @@ told_to_end() {
   case $warned in '' | USR1 | USR2) return 0 ;; esac
   printf -v now '%(%s)T' -1
   if left=$(seconds_left); then ends=${left:+$((now + left))}; fi # the limit may have changed
-  [ -n "$ends" ] && [ "$now" -ge "$((ends - 60))" ] || reason="it was told to end before its time limit (SIG$warned)"
+  if [ -n "$ends" ] && [ "$now" -ge "$((ends - 60))" ]; then
+    cause="time limit"
+  else
+    reason="it was told to end before its time limit (SIG$warned)"
+  fi
 }
+
+# read_allocation's check where the scheduler tells nodes but not ranks.
+require_ranks_a_node() {
+  [[ ${ranks_a_node:-} =~ ^[1-9][0-9]*$ ]] ||
+    give_up 64 "ranks_a_node='${ranks_a_node:-}' (this scheduler does not tell how many ranks a node gets); set it before load_machine"
+}
+
+# drop_variables NAME...: unsets them.
+drop_variables() {
+  local name told=
+  for name in "$@"; do told+=" $name=${!name-}" && unset "$name"; done
+  [ $# = 0 ] || say "unset variables of another job:$told"
+}
+
+found_by="beside the script"
+[[ ! ${BASH_SOURCE[0]%/*} -ef ${LOCKSTEP_SLURM:-} ]] || found_by=LOCKSTEP_SLURM
+LOCKSTEP_SLURM=${BASH_SOURCE[0]%/*}
+first_job=${LOCKSTEP_FIRST_JOB:-} # the first of the jobs of this run; not for jobs that are submitted from this one
+unset LOCKSTEP_FIRST_JOB
+job=none element='' foreign='' in_shell=''
+find_scheduler
+# shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
+source "$LOCKSTEP_SLURM/schedulers/$scheduler.sh"
+[ -z "$foreign" ] || say "unset variables of another job, of:$foreign"
+# shellcheck source-path=SCRIPTDIR source=machine.sh
+source "$LOCKSTEP_SLURM/machine.sh"
+# shellcheck source-path=SCRIPTDIR source=resubmit.sh
+source "$LOCKSTEP_SLURM/resubmit.sh"
+# shellcheck source-path=SCRIPTDIR source=spares.sh
+source "$LOCKSTEP_SLURM/spares.sh"
 
 # --- the ranks -------------------------------------------------------------------------------------------------------
 
@@ -181,6 +226,13 @@ ask() {
 
 program_version() { "${lockstep[@]}" --version 2>&1; }
 
+# Sets `answer` to the program's version.
+check_program() {
+  ask program_version
+  [ "$status" = 0 ] ||
+    give_up 66 "cannot run '${lockstep[*]}' (status $status: ${answer##*$'\n'}); load the modules of lockstep and its MPI in $machine, or set lockstep=(PROGRAM) there"
+}
+
 # introduce COMMAND...: once, refuses a start that cannot succeed; then says what will run.
 introduce() {
   local reason recipe
@@ -188,9 +240,7 @@ introduce() {
   introduced=1
   why_not_here
   [ -z "$reason" ] || give_up 64 "no ranks are started here: $reason"
-  ask program_version
-  [ "$status" = 0 ] ||
-    give_up 66 "cannot run '${lockstep[*]}' (status $status: ${answer##*$'\n'}); load the modules of lockstep and its MPI in $machine, or set lockstep=(PROGRAM) there"
+  check_program
   recipe=$(printf '%s\n' "$@" | sed -n '/^--config$/{n;p;};s/^--config=//p')
   say "$answer ($(type -P "${lockstep[0]}")); job.sh of $LOCKSTEP_SLURM ($found_by); machine $machine ($chosen_by); $launcher; $nodes nodes x $ranks_a_node ranks x ${cores:-?} cores; recipe ${recipe:-none}"
 }
@@ -242,11 +292,11 @@ launch() {
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 
-# Adds the options in LOCKSTEP_OPTIONS, where the scheduler passes no arguments to a script.
+# Adds the arguments; or the options in LOCKSTEP_OPTIONS, where the scheduler passes no arguments to a script.
 read_options() {
   local options
   read -ra options <<<"${LOCKSTEP_OPTIONS:-}"
-  training+=("${options[@]}")
+  training+=("$@" "${options[@]}")
 }
 
 # Sets run_dir from `training`. Each element of an array uses its number as the seed, or has a variant, and a separate directory.

@@ -4,11 +4,8 @@
 
 job=${FLUX_ENCLOSING_ID:-} # set since version 0.71
 [ -n "$job" ] || job=$(flux getattr jobid 2>/dev/null) || job=none
-element=
 own_launcher=flux
 ways_again="flux batch does not work here"
-
-job_name() { echo "$job"; }
 
 read_allocation() {
   require_ranks_a_node
@@ -26,9 +23,16 @@ seconds_left() {
   [ "$left" -ge 4294967295 ] || echo "$left"
 }
 
-ran_out_of_memory() { return 1; }
-
-why_not_again() { told_to_end; }
+# Flux ends a job by an exception of severity 0, which has a type and a note.
+why_not_again() {
+  told_to_end
+  local severity type note
+  IFS='|' read -r severity type note < <(flux --parent jobs -n -o '{exception.severity}|{exception.type}|{exception.note}' "$job" 2>/dev/null) || true
+  case ${severity:-}/${type:-} in
+    0/timeout) cause="time limit" reason='' ;;
+    0/*) cause=$type reason="Flux ended it ($type: $note)" ;;
+  esac
+}
 
 # As a new job, since Flux requeues none.
 submit_again() {

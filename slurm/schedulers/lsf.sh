@@ -1,17 +1,21 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Spectrum LSF, also with IBM's Job Step Manager (jsrun). job.sh lists what each of these variables and functions means.
 
+# bsub passes the submitter's variables on, but LSF sets both of these in each job; the index is 0 if there is no array.
 job=${LSB_JOBID:-none}
-element=${LSB_JOBINDEX:-0}
-[ "$element" != 0 ] || element=
+[ "${LSB_JOBINDEX:-0}" = 0 ] || element=$LSB_JOBINDEX job+="[$LSB_JOBINDEX]"
+[ "${LSB_INTERACTIVE:-}" != Y ] || in_shell="bsub -I"
 own_launcher=mpirun
-! command -v jsrun >/dev/null || own_launcher=jsrun
+[ -z "$(type -P jsrun)" ] || own_launcher=jsrun
 ways_again="brequeue does not work here"
 
 # By this file Open MPI places one rank a slot, on the first nodes, whatever its options say.
 [ "$own_launcher" = jsrun ] || unset LSB_AFFINITY_HOSTFILE
 
-job_name() { echo "$LSB_JOBID${element:+[$element]}"; }
+why_not_here() {
+  wrong_start
+  [[ -n $reason || ! $(bjobs -noheader -o stat "$job" 2>&1) =~ DONE|EXIT|not\ found ]] || reason="job $job (LSB_JOBID) has ended; open another shell"
+}
 
 # The variable has the slots of each node: node1 32 node2 32. A slot is a core.
 read_allocation() {
@@ -31,7 +35,7 @@ read_allocation() {
 # Answers such as `0:12 L` (hours, minutes), or `-` without a limit.
 seconds_left() {
   local left
-  left=$(bjobs -noheader -o time_left "$(job_name)" 2>/dev/null) || return
+  left=$(bjobs -noheader -o time_left "$job" 2>/dev/null) || return
   if [[ $left =~ ^[[:space:]]*([0-9]+):([0-9]+)(:([0-9]+))? ]]; then
     echo $((10#${BASH_REMATCH[1]} * 3600 + 10#${BASH_REMATCH[2]} * 60 + 10#${BASH_REMATCH[4]:-0}))
   else
@@ -39,14 +43,9 @@ seconds_left() {
   fi
 }
 
-ran_out_of_memory() { return 1; }
-
-why_not_again() { told_to_end; }
-
 # With the same number, options and environment. LSF ends this job at once, including the brequeue command itself, unless that
 # ignores the signals.
 submit_again() {
-  command -v brequeue >/dev/null || return 1
-  (trap '' INT TERM && brequeue "$(job_name)") || return 1
+  type -P brequeue >/dev/null && (trap '' INT TERM && brequeue "$job") || return 1
   say "requeued"
 }

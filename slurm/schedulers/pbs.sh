@@ -1,12 +1,14 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # OpenPBS and PBS Professional. job.sh lists what each of these variables and functions means.
 
+# qsub -V passes the submitter's variables on; PBS_JOBID is this job's. A job that follows an array's element has the first one's number.
 job=${PBS_JOBID:-none}
-element=${LOCKSTEP_ELEMENT:-${PBS_ARRAY_INDEX:-}} # LOCKSTEP_ELEMENT: one that was submitted again, as a job without an array
+[[ ! "$job $first_job" =~ \[([0-9]+)\] ]] || element=${BASH_REMATCH[1]}
+[[ $job == *\[* ]] || drop_variables "${!PBS_ARRAY_@}"
+[ "${PBS_ENVIRONMENT:-}" != PBS_INTERACTIVE ] || in_shell="qsub -I"
+[ -n "$in_shell" ] || cd "$PBS_O_WORKDIR" || exit 66 # PBS starts job scripts in the home directory
 own_launcher=mpirun
 ways_again="qsub does not work here"
-
-job_name() { echo "$job"; }
 
 # The file has a line for each rank (mpiprocs). PBS sets OMP_NUM_THREADS to ompthreads.
 read_allocation() {
@@ -17,32 +19,36 @@ read_allocation() {
   cores=${OMP_NUM_THREADS:-}
 }
 
-# Sets `facts` to the job's attributes, one NAME=VALUE a line.
-ask_pbs() { facts=$(qstat -f -F dsv "$job" 2>/dev/null | tr '|' '\n'); }
+# Sets `facts` to the job's attributes, one NAME=VALUE a line; or to the error.
+ask_pbs() {
+  facts=$(qstat -f -F dsv "$job" 2>&1) || return
+  facts=${facts//|/$'\n'}
+}
 
 fact() { sed -n "s/^$1=//p" <<<"$facts"; }
 
 seconds_left() {
-  local facts walltime started now hours minutes seconds
+  local walltime started now
   ask_pbs || return
   walltime=$(fact 'Resource_List\.walltime')
   [ -n "$walltime" ] || return 0
   [[ $walltime =~ ^([0-9]+):([0-9]+):([0-9]+)$ ]] || return
-  hours=${BASH_REMATCH[1]} minutes=${BASH_REMATCH[2]} seconds=${BASH_REMATCH[3]}
+  walltime=$((10#${BASH_REMATCH[1]} * 3600 + 10#${BASH_REMATCH[2]} * 60 + 10#${BASH_REMATCH[3]}))
   printf -v now '%(%s)T' -1
   started=$(fact stime)
   [[ -n $started ]] && started=$(date -d "$started" +%s) || started=$((now - SECONDS))
-  echo $((10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - (now - started)))
+  echo $((walltime - (now - started)))
 }
 
-ran_out_of_memory() { return 1; }
-
-why_not_again() { told_to_end; }
+why_not_again() {
+  told_to_end
+  [ -n "$reason" ] || ! ask_pbs || [ "$(fact Rerunable)" != False ] || reason="it was submitted with -r n"
+}
 
 # As a new job, since only operators may use qrerun.
 submit_again() {
-  command -v qsub >/dev/null || return 1
-  local facts='' name value successor
+  type -P qsub >/dev/null || return 1
+  local name value successor
   # -V: with this job's environment, in which PBS replaces its own variables.
   local options=(-V -N "$PBS_JOBNAME" -q "$PBS_O_QUEUE")
   # qsub's command line may have set these; the other options are those in the script.
@@ -59,8 +65,10 @@ submit_again() {
     *\[*) options+=(-a "$(date -d '+2 minutes' +%Y%m%d%H%M.%S)") ;; # qsub refuses to wait for one element of an array
     *) options+=(-W "depend=afterany:$job") ;;
   esac
-  [ -z "$element" ] || export LOCKSTEP_ELEMENT=$element
   successor=$(cd "$PBS_O_WORKDIR" &&
     LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job qsub "${options[@]}" "$0") || return 1
   say "submitted again as job $successor, which starts after this one has ended"
+  for value in $(fact depend | grep -oE 'beforeok:[^,]*' | tr : '\n' | sed '/^beforeok$/d; s/@.*//'); do
+    say "job $value waits for this one to succeed, so PBS deletes it; submit it again with: qsub -W depend=afterok:$successor"
+  done
 }
