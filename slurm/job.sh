@@ -1,28 +1,20 @@
 # shellcheck shell=bash
 # Code common to the job scripts; sourced, never run. docs/slurm.md explains each part.
 #
-#   load_machine [NAME]  reads the settings of one machine: a file (with a slash), or NAME.env of the site or of machines/
+#   load_machine NAME    reads the settings of one machine: a file (with a slash), NAME.env of the site or of machines/, or the default
 #   resolve_run          sets run_dir from the array `training`; an element of a job array trains the seed of its number, or `variant`
-#                        if the script sets that, in a directory of its own
 #   launch COMMAND...    runs the ranks with the machine's launcher; forwards signals; sets `status`
 #   finish RUN_DIR ...   ends the job: submits it again if the run can resume, and exits with `status`
 #
-# What depends on the scheduler is in schedulers/NAME.sh, which sets
-#
-#   job                  the name of this job, or element of an array, for messages and the scheduler's commands; none: no job
-#   element              the number of this element of a job array; empty: no array
-#   own_launcher         the launcher, unless the machine's file sets another
-#   ways_again           why submit_again failed, for a message
-#
-# and defines
+# schedulers/NAME.sh sets `job` (of this job, or element of an array, for messages and the scheduler's commands; none: no job), `element`
+# (of a job array; empty: no array), `own_launcher` and `ways_again` (why submit_again failed, for a message), and defines
 #
 #   why_not_here         sets `reason`: empty if this script may start ranks here, else why not
 #   read_allocation      sets `nodes`, `tasks` (ranks), `ranks_a_node` (at most) and `cores` (a rank's; empty: unknown)
-#   seconds_left         prints the time until the job's limit; nothing if there is none, or if the program asks by itself;
-#                        fails if the scheduler does not tell
+#   seconds_left         prints the time until the job's limit; nothing if there is none, or if the program asks by itself; may fail
 #   ran_out_of_memory    whether the scheduler reports that a rank did
-#   why_not_again        sets `cause`: why the ranks ended, as far as the scheduler tells, and `reason`: empty if this script may submit
-#                        the job again, else why not. Do not call it in a subshell, which a signal would end
+#   why_not_again        sets `cause` (why the ranks ended, as far as the scheduler tells) and `reason` (empty if this script may submit the
+#                        job again). Do not call it in a subshell, which a signal would end
 #   submit_again ...     runs the job again after this one has ended, with these arguments of the job script
 #
 # Code of sites and users runs without strict mode: only the functions that job scripts call are strict, by `local -`.
@@ -109,7 +101,9 @@ trap_signals
 rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${FLUX_TASK_RANK:-}}}} # if a launcher has started this script, or its submitter
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
 unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
-  "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE
+  "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE "${!OMPI_MCA_ess@}" "${!OMPI_MCA_orte_ess@}" \
+  OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir}
+export -n SHELLOPTS BASHOPTS
 set +efknuv +o pipefail +o posix
 shopt -u failglob nullglob nocasematch
 # Functions of users in place of the commands used here: exported ones, or those of their start-up files.
@@ -154,9 +148,12 @@ find_scheduler() {
 }
 
 # What the file of a scheduler need not define.
-why_not_here() { wrong_start; }
-ran_out_of_memory() { return 1; }
-why_not_again() { told_to_end; }
+# shellcheck disable=SC2317
+{
+  why_not_here() { wrong_start; }
+  ran_out_of_memory() { return 1; }
+  why_not_again() { told_to_end; }
+}
 
 # why_not_here where only variables tell.
 wrong_start() {
@@ -192,8 +189,8 @@ require_ranks_a_node() {
 # drop_variables NAME...: unsets them.
 drop_variables() {
   local name told=
-  for name in "$@"; do told+=" $name=${!name-}" && unset "$name"; done
-  [ $# = 0 ] || say "unset variables of another job:$told"
+  for name in "$@"; do [ -z "${!name+set}" ] || { told+=" $name=${!name}" && unset "$name"; }; done
+  [ -z "$told" ] || say "unset variables of another job or step:$told"
 }
 
 found_by="beside the script"
@@ -367,18 +364,10 @@ limit_time() {
 
 # drop_options NAME...: removes these options and their values from `training`.
 drop_options() {
-  local argument name kept=() skip=
+  local argument kept=() skip=
   for argument in "${training[@]}"; do
-    if [[ -n $skip && $argument != --* ]]; then
-      skip=
-      continue
-    fi
-    skip=
-    for name in "$@"; do
-      [ "$argument" != "$name" ] || skip=1
-      [[ -z $skip && $argument != "$name"=* ]] || continue 2
-    done
-    kept+=("$argument")
+    [[ $argument != --* ]] || { is_in "${argument%%=*}" "$@" && skip=1 || skip=; }
+    [ -n "$skip" ] || kept+=("$argument")
   done
   training=("${kept[@]}")
 }

@@ -36,21 +36,27 @@ seconds() { [ -z "$1" ] || date -d "$1" +%s 2>/dev/null || true; }
 
 # sbatch passes the submitter's environment on. Of that, srun, MPI and this script would obey what describes another job or step.
 drop_foreign_variables() {
-  local name value wrong=() tasks_a_node
+  local name value tasks_a_node wrong=()
   tasks_a_node=$(fact NtasksPerN:B:S:C)
   while IFS='=' read -r name value; do
-    [[ -z ${!name+set} || ${!name} == "$value" ]] || wrong+=("$name")
+    [[ ${!name-$value} == "$value" || ($name == *GPU* && ,$value, == *[,:/=]"${!name}",*) ]] || wrong+=("$name")
   done <<END
 SLURM_ARRAY_JOB_ID=$(fact ArrayJobId)
 SLURM_ARRAY_TASK_ID=$(fact ArrayTaskId)
 SLURM_NTASKS=$(fact NumTasks)
 SLURM_NPROCS=$(fact NumTasks)
 SLURM_NTASKS_PER_NODE=${tasks_a_node%%:*}
-SLURM_CPUS_PER_TASK=$(fact CPUs/Task)
-SLURM_MEM_PER_NODE=$(megabytes MinMemoryNode)
-SLURM_MEM_PER_CPU=$(megabytes MinMemoryCPU)
 SLURM_NTASKS_PER_GPU=$(fact NtasksPerTRES)
 SLURM_NTASKS_PER_TRES=$(fact NtasksPerTRES)
+SLURM_CPUS_PER_TASK=$(fact CPUs/Task)
+SLURM_CPUS_PER_GPU=$(fact CpusPerTres)
+SLURM_MEM_PER_NODE=$(megabytes MinMemoryNode)
+SLURM_MEM_PER_CPU=$(megabytes MinMemoryCPU)
+SLURM_MEM_PER_GPU=$(fact MemPerTres)
+SLURM_GPUS=$(fact TresPerJob)
+SLURM_GPUS_PER_NODE=$(fact TresPerNode)
+SLURM_GPUS_PER_SOCKET=$(fact TresPerSocket)
+SLURM_GPUS_PER_TASK=$(fact TresPerTask)
 SLURM_JOB_ACCOUNT=$(fact Account)
 SLURM_JOB_QOS=$(fact QOS)
 SLURM_JOB_RESERVATION=$(fact Reservation)
@@ -58,23 +64,14 @@ SLURM_RESTART_COUNT=$(fact Restarts)
 SLURM_JOB_START_TIME=$(seconds "$(fact StartTime)")
 SLURM_JOB_END_TIME=$(seconds "$(fact EndTime)")
 END
-  while IFS='=' read -r name value; do
-    [[ -z ${!name+set} || ,$value, =~ [,:/=]"${!name}", ]] || wrong+=("$name")
-  done <<END
-SLURM_GPUS=$(fact TresPerJob)
-SLURM_GPUS_PER_NODE=$(fact TresPerNode)
-SLURM_GPUS_PER_SOCKET=$(fact TresPerSocket)
-SLURM_GPUS_PER_TASK=$(fact TresPerTask)
-SLURM_CPUS_PER_GPU=$(fact CpusPerTres)
-SLURM_MEM_PER_GPU=$(fact MemPerTres)
-END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
-  # A job script runs in no step of srun, and sbatch sets no other options of srun.
-  ! is_batch || wrong+=("${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}" ${SLURM_STEP_ID+SLURM_DISTRIBUTION} \
+  [ -n "$(fact HetJobId)" ] || wrong+=("${!SLURM_HET_@}")
+  [[ $(fact TRES) == *gres/gpu* ]] || wrong+=(${SLURM_JOB_GPUS+CUDA_VISIBLE_DEVICES} SLURM_JOB_GPUS SLURM_STEP_GPUS SLURM_GPUS_ON_NODE)
+  [[ ${SLURM_DISTRIBUTION:-} != arbitrary* || -r ${SLURM_HOSTFILE:-} ]] || wrong+=(SLURM_DISTRIBUTION SLURM_HOSTFILE)
+  # A job script runs in no step of srun, and these options of srun are none of sbatch's.
+  ! is_batch || wrong+=(${SLURM_STEP_ID+SLURM_DISTRIBUTION} "${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}"
     SLURM_CONSTRAINT SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
-  value=
-  for name in "${wrong[@]}"; do [ -z "${!name+set}" ] || { value+=" $name=${!name}" && unset "$name"; }; done
-  [ -z "$value" ] || say "unset variables of another job or step:$value"
+  drop_variables "${wrong[@]}"
 }
 
 # Slurm sets SLURM_JOB_ID in each job. An array's elements have names of their own: the last one's SLURM_JOB_ID is also the whole array's.
@@ -85,11 +82,10 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then
     [ -z "$(fact ArrayTaskId)" ] || job=$(fact ArrayJobId)_$(fact ArrayTaskId)
     ! is_batch || element=$(fact ArrayTaskId)
     drop_foreign_variables
-    restarts_before=$(fact Restarts) output_begin=$(($(stat -Lc %s "/proc/$$/fd/2") + 1))
-    warning=$(sed -n 's/^#SBATCH .*--signal=[^ ]*@\([0-9]*\).*/\1/p' "$0" 2>/dev/null)
-    ends=$(seconds "$(fact EndTime)")
-    # Slurm sends the warning up to a minute early.
-    [[ -z $warning || -z $ends ]] || [ $((ends - $(seconds "$(fact StartTime)"))) -gt $((warning + 120)) ] || short_limit "$warning"
+    restarts_before=$(fact Restarts) output_begin=$(($(stat -Lc %s "/proc/$$/fd/2") + 1)) ends=$(seconds "$(fact EndTime)")
+    ! is_batch || warning=$(sed -n 's/^#SBATCH .*--signal=[^ ]*@\([0-9]*\).*/\1/p' "$0")
+    # Slurm sends it up to a minute early.
+    [[ -z ${warning:-} || -z $ends ]] || [ $((ends - $(seconds "$(fact StartTime)"))) -gt $((warning + 120)) ] || short_limit "$warning"
   elif is_batch; then
     [ -z "${SLURM_ARRAY_TASK_ID:-}" ] ||
       give_up 70 "SLURM_ARRAY_TASK_ID=$SLURM_ARRAY_TASK_ID, but Slurm does not tell whether this job is that element (scontrol: $answer); submit it again"

@@ -331,7 +331,7 @@ def a_sweep_is_copied_to_a_new_file(folder):
     program(folder / "bin" / "sbatch", 'printf "%s\\n" "$@" >&2; echo 7')
     # With a name that is known, too.
     program(folder / "bin" / "mktemp", '[ ! -e "$KNOWN" ] || { echo .sweep-known; exit; }; exec /usr/bin/mktemp "$@"')
-    text = (f"{SOURCE}; source {SCRIPTS}/sweep.sh; lockstep=({LOCKSTEP}) training=(--synthetic --model mlp --run-dir {base}); "
+    text = (f"{SOURCE}; is_batch() {{ false; }}; source {SCRIPTS}/sweep.sh; lockstep=({LOCKSTEP}) training=(--synthetic --model mlp --run-dir {base}); "
             f"read_sweep {file}; submit_sweep")
 
     def submit_with(known):
