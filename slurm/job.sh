@@ -190,7 +190,7 @@ require_ranks_a_node() {
 drop_variables() {
   local name told=
   for name in "$@"; do [ -z "${!name+set}" ] || { told+=" $name=${!name}" && unset "$name"; }; done
-  [ -z "$told" ] || say "unset variables of another job or step:$told"
+  [ -z "$told" ] || say "unset variables of another job:$told"
 }
 
 found_by="beside the script"
