@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2015,SC2034,SC2154
 # The settings of the machine; sourced by job.sh.
 
 # Variables that a machine's file may set, with defaults for a plain cluster.
@@ -84,7 +84,7 @@ source_machine() {
     [ "${!exported_name}" = "${variables[$exported_name]-${!exported_name}x}" ] || is_in "$exported_name" PWD OLDPWD SHLVL _ ||
       exported+=("$exported_name")
   done
-  set_names=$(compgen -v | grep '^[a-z][a-z0-9_]*$')
+  set_names=$(compgen -v)
   for exported_name in "${exported[@]}"; do declare -gx "$exported_name=${!exported_name}"; done # `declare -x` makes local ones
 }
 
@@ -93,15 +93,12 @@ check_settings() {
   local name near settings others=()
   settings=$(declare -f default_settings | sed -n 's/^ *\([a-z_]*\)=.*/\1/p')
   for name in $set_names; do
-    [ -z "${variables[$name]+set}" ] || continue
-    ! is_in "$name" exported exported_name "${exported[@]}" || continue
-    near=$(awk -v a="$name" '
-      function least(x, y) { return x < y ? x : y }
-      {
-        for (i = 0; i <= length(a); ++i) for (j = 0; j <= length($1); ++j)
-          d[i, j] = !(i && j) ? i + j : least(least(d[i - 1, j], d[i, j - 1]) + 1, d[i - 1, j - 1] + (substr(a, i, 1) != substr($1, j, 1)))
-        if (d[length(a), length($1)] <= 2) print $1
-      }' <<<"$settings")
+    [[ $name =~ ^[a-z][a-z0-9_]*$ && -z ${variables[$name]+set} ]] && ! is_in "$name" set_names exported exported_name "${exported[@]}" || continue
+    # Within two edits.
+    near=$(awk -v a="$name" 'function least(x, y) { return x < y ? x : y } {
+      for (i = 0; i <= length(a); ++i) for (j = 0; j <= length($1); ++j)
+        d[i, j] = !(i && j) ? i + j : least(least(d[i - 1, j], d[i, j - 1]) + 1, d[i - 1, j - 1] + (substr(a, i, 1) != substr($1, j, 1)))
+      if (d[length(a), length($1)] <= 2) print $1 }' <<<"$settings")
     [ -z "$near" ] || give_up 64 "$machine sets '$name', which is no setting; did you mean '${near%%$'\n'*}'? Correct it, or unset it there"
     others+=("$name")
   done

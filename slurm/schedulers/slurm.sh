@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Slurm; also used outside jobs. job.sh lists what each of these variables and functions means.
+# Slurm; also used outside jobs. job.sh says what each of these variables and functions means.
 
 own_launcher=srun
-ways_again="neither scontrol requeue nor sbatch works here"
+ways_again="scontrol requeue does not work here"
 facts=  # Slurm's record of this job, as `scontrol -o show job` prints it; empty: Slurm has not told
 restarts_before=0 output_begin=1 # of this start of the job
 
@@ -95,8 +95,9 @@ fi
 
 why_not_here() {
   reason=
-  if is_batch; then return; fi
-  if [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]; then
+  if is_batch; then
+    return 0
+  elif [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]; then
     reason="this is step $SLURM_JOB_ID.$SLURM_STEP_ID of srun, in which no other can start; leave out srun"
   elif [ "$job" = none ]; then
     reason="there is no job (SLURM_JOB_ID is not set); give job scripts to sbatch, or start interactive.sh in the shell of salloc"
@@ -158,17 +159,12 @@ slurmstepd_says() { tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep 
 
 # In the job's details as the pseudo-signal 125, or, if Slurm watches memory without control groups, in words.
 ran_out_of_memory() {
-  type -P scontrol >/dev/null || return 1
   [[ $(scontrol -d -o show job "$job" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  || -n $(slurmstepd_says '/exceeded memory limit/p') ]]
 }
 
 # While this script runs, a job that Slurm ends or restarts is completing; slurmstepd writes why to the script's output.
 why_not_again() {
   reason='' cause=''
-  if ! type -P scontrol >/dev/null; then
-    [ "$warned" != TERM ] || reason="it was told to end, and no scontrol here tells why"
-    return 0
-  fi
   read_job 1 2 4 8 16 32 64 || { reason="Slurm does not answer: $answer"; return 0; }
   cause=$(slurmstepd_says 's/.* CANCELLED AT .* DUE TO \(.*\) \*\*\*.*/\L\1/p')
   [ -z "$(fact PreemptTime)" ] || cause=preemption
@@ -196,48 +192,10 @@ by_whom() {
   [[ ! $state =~ \ by\ ([0-9]+) ]] || echo " by $(id -nu "${BASH_REMATCH[1]}" 2>/dev/null || echo "user ${BASH_REMATCH[1]}")"
 }
 
-# Requeued by Slurm, or, if that is impossible, as a new job.
+# Under the same number, with all options, so that jobs which depend on this one go on waiting. Slurm ends this script at once, including the
+# scontrol command itself, unless that ignores SIGTERM.
 submit_again() {
-  # Slurm ends this job at once, including the scontrol command itself, unless that ignores SIGTERM.
-  if type -P scontrol >/dev/null && (trap '' TERM && scontrol requeue "$job"); then
-    if ! read_job 1 2 4 || was_requeued; then
-      say "requeued; Slurm restarts it in about two minutes"
-      return
-    fi
-    say "scontrol reports a requeue, but Slurm does not restart job $job ($(fact JobState))"
-  fi
-  type -P sbatch >/dev/null || return 1
-  local successor name value gres
-  local options=(--parsable "--dependency=afterany:$job" "--job-name=$SLURM_JOB_NAME"
-    "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION" --export=ALL)
-  value=$(fact TimeLimit)
-  [ -z "$value" ] || options+=("--time=$value")
-  for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK MEM_PER_CPU MEM_PER_GPU; do
-    value=SLURM_$name
-    name=${name,,}
-    [ -z "${!value:-}" ] || options+=("--${name//_/-}=${!value}")
-  done
-  # It also includes GPUs requested by --gpus-per-node. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
-  gres=$(fact TresPerNode)
-  gres=${gres//gres[:\/]/}
-  [[ -z $gres || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
-  [ -z "${SLURM_MEM_PER_NODE:-}" ] || options+=("--mem=$SLURM_MEM_PER_NODE")
-  [ -z "${SLURM_JOB_RESERVATION:-}" ] || options+=("--reservation=$SLURM_JOB_RESERVATION")
-  [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
-  [ -z "${SLURM_JOB_QOS:-}" ] || options+=("--qos=$SLURM_JOB_QOS")
-  [ -z "$element" ] || options+=("--array=$element")
-  [ -z "$wanted" ] || options+=(--no-kill)
-  successor=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job sbatch "${options[@]}" "$0" "$@") || return 1
-  say "submitted again as job $successor, which waits for this one to end"
-  name_dependents "$successor"
-}
-
-# name_dependents SUCCESSOR: jobs that wait for this one to succeed would never start.
-name_dependents() {
-  local dependent on
-  while read -r dependent on; do
-    [[ ,$on, =~ [:,]$job(\(|:|,|\?) ]] || continue
-    on=$(sed "s/([a-z]*)//g; s/:$job\\b/:$1/g" <<<"$on")
-    say "job $dependent waits for this one; let it wait for job $1 instead: scontrol update JobId=$dependent Dependency=$on"
-  done < <(squeue -h -t PENDING -u "$EUID" -o '%i %E' 2>/dev/null)
+  (trap '' TERM && scontrol requeue "$job") || return 1
+  ! read_job 1 2 4 || was_requeued || return 1
+  say "requeued; Slurm restarts it in about two minutes"
 }

@@ -134,34 +134,6 @@ def statuses_are_handled_as_documented(folder):
         assert (answer == "yes") == documented.get(status, False), f"{status}: {answer}, {documented.get(status)}"
 
 
-def a_resubmitted_job_has_the_same_options(folder):
-    """Compares the options of the successor with Slurm's variables and its record of a job that cannot be requeued."""
-    programs = folder / "programs"
-    program(programs / "sbatch", "echo \"$@\" >&2; echo 8")
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "sweep", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_PARTITION": "main"}
-    for facts, variables, expected in (
-            ("TimeLimit=2-00:00:00 NtasksPerN:B:S:C=4:0:*:* TresPerNode=gres:gpu:a100:4", {"SLURM_NTASKS_PER_NODE": "4"},
-             "--time=2-00:00:00 --ntasks-per-node=4 --gres=gpu:a100:4"),
-            ("TimeLimit=01:00:00 TresPerNode=gres/gpu:4,gres/nvme:1", {}, "--time=01:00:00 --gres=gpu:4,nvme:1"),
-            ("TimeLimit=UNLIMITED TresPerNode=gres:gpu:4", {"SLURM_GPUS_PER_NODE": "4"}, "--time=UNLIMITED --gpus-per-node=4"),
-            ("TimeLimit=01:00:00 TresPerJob=gres:gpu:8 TresPerTask=gres:gpu:1", {"SLURM_GPUS": "8", "SLURM_GPUS_PER_TASK": "1"},
-             "--time=01:00:00 --gpus=8 --gpus-per-task=1"),
-            ("MinMemoryNode=200000M Reservation=night", {"SLURM_MEM_PER_NODE": "200000", "SLURM_JOB_RESERVATION": "night"},
-             "--mem=200000 --reservation=night"),
-            ("MinMemoryCPU=4G", {"SLURM_MEM_PER_CPU": "4096"}, "--mem-per-cpu=4096"),
-            ("Account=physics QOS=long", {"SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_QOS": "long"}, "--account=physics --qos=long"),
-            # What another job's variables say is not asked for.
-            ("MinMemoryNode=0 NumTasks=2 CPUs/Task=1 Account=(null)",
-             {"SLURM_MEM_PER_CPU": "4000", "SLURM_GPUS": "8", "SLURM_NTASKS": "64", "SLURM_JOB_ACCOUNT": "physics"}, "")):
-        program(programs / "scontrol", f"[ \"$1\" != requeue ] && echo 'JobId=7 JobName=a b=c UserId=me(0) JobState=RUNNING Requeue=1 {facts} Power='")
-        done = subprocess.run(["bash", "-c", f"{SOURCE}; first_job=7; submit_again --lr 1", "train.sbatch"],
-                              env={**job, **variables, "PATH": f"{programs}:{os.environ['PATH']}", "LOCKSTEP_SLURM": str(SCRIPTS)},
-                              capture_output=True, text=True, timeout=60)
-        start = "--parsable --dependency=afterany:7 --job-name=sweep --nodes=2 --partition=main --export=ALL"
-        called = [line for line in done.stderr.splitlines() if line.startswith("--parsable")]
-        assert called == [" ".join([*start.split(), *expected.split(), "train.sbatch", "--lr", "1"])], (facts, done)
-
-
 def only_crashes_of_this_submission_count(folder):
     for earlier, expected in (("7", "@submitted"), ("8", "a rank crashed or ran out of memory again, after 2 restarts")):
         run_dir = folder / earlier
@@ -420,7 +392,7 @@ if __name__ == "__main__":
           each_launcher_gets_options_that_it_supports,
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
-          a_resubmitted_job_has_the_same_options, a_run_that_finished_earlier_is_not_complete,
+          a_run_that_finished_earlier_is_not_complete,
           only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
           hosts_are_named_by_thousands_of_logs,
           fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,

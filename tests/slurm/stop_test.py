@@ -22,16 +22,6 @@ def path_with(folder, **programs):
     return f"--export=ALL,PATH={folder}/programs:{environment()['PATH']}"
 
 
-def path_without(folder, name):
-    """The option of sbatch that removes a program from a job's PATH."""
-    (folder / "programs").mkdir()
-    for directory in ("/usr/bin", "/bin"):
-        for program in pathlib.Path(directory).iterdir():
-            if program.name != name and not (folder / "programs" / program.name).exists():
-                (folder / "programs" / program.name).symlink_to(program)
-    return f"--export=ALL,PATH={folder}/programs"
-
-
 def check_saved_when_asked(job):
     """The checkpoint is not the last periodic one: the ranks saved when they were asked to stop, and exited."""
     status, checkpoint = job.restarts()[0].split()[1:3]
@@ -192,43 +182,6 @@ fi
     check_same(folder, [job.run_dir])
 
 
-@soak
-def without_scontrol_a_dependent_job_resumes(folder):
-    first = disturbed(folder, "contained", warn, [path_without(folder, "scontrol")], arguments=["--keep", 2])
-    log = first.end("FAILED", status=75, restarts=0)
-    number = re.search(r"submitted again as job (\d+)", log).group(1)
-    second = Job(number, first.output.parent / f"slurm-{number}.out", first.run_dir)
-    second.end(status=0, restarts=0)
-    assert second.facts()["NumNodes"] == "2", second.report()
-    assert "keep=2" in (first.run_dir / "config.ini").read_text(), "the options differ"
-    assert " 75 step-" in (first.run_dir / "restarts").read_text()
-    check_same(folder, [first.run_dir])
-
-
-@soak
-def without_scontrol_an_element_of_an_array_resumes_alone(folder):
-    place = folder / "job"
-    place.mkdir()
-    script = edited(place, "train.sbatch", f"--job-name=array {LAYOUT}", run_line(folder, f"{folder}/run-array/"))
-    array = command("env", "-C", SCRIPTS.parent, "sbatch", "--parsable", "--array=1-2", "--time=50", "--chdir", place,
-                    f"--output={place}/%A_%a.out", path_without(folder, "scontrol"), script).strip()
-    elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # one run may be over before the other has begun
-        list(pool.map(lambda element: element.hold(MIDDLE, RANKS), elements))
-    # The last element's number is also that of the array, which has not ended before the first element has.
-    warn(elements[1])
-    elements[1].release()
-    log = elements[1].end("FAILED", status=75, restarts=0)
-    number = re.search(r"submitted again as job (\d+)", log).group(1)
-    second = Job(f"{number}_2", place / f"slurm-{number}_2.out", elements[1].run_dir)
-    second.end(status=0, restarts=0)
-    assert second.facts()["TimeLimit"] == "00:50:00", second.report()
-    assert state(latest(second.run_dir))["seed"] == 2, second.report()
-    assert elements[0].state() == "RUNNING", elements[0].report()
-    elements[0].release()
-    elements[0].end(status=0, restarts=0)
-
-
 def a_job_that_its_user_cancels_stays_cancelled(folder):
     cancel = lambda job, *how: command("scancel", *how, job.number)  # noqa: E731
     for name, launcher, how in (("srun", "srun", ()), ("mpirun", "mpirun", ()), ("full", "srun", ("--full",))):
@@ -344,7 +297,6 @@ if __name__ == "__main__":
     main([a_warning_to_the_script, a_warning_before_the_ranks_start, an_mpirun_that_returns_0_for_a_stopped_run,
           a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, time_limits,
           one_of_an_array_is_warned, a_requeue_that_ends_the_script_is_not_a_failure,
-          without_scontrol_a_dependent_job_resumes, without_scontrol_an_element_of_an_array_resumes_alone,
           a_job_that_its_user_cancels_stays_cancelled, of_two_jobs_in_one_run_directory_one_stops,
           jobs_of_a_sweep_run_concurrently, runs_that_cannot_resume_are_not_submitted_again, restarts_are_limited_and_need_progress,
           a_crash_is_retried_twice])
