@@ -281,6 +281,14 @@ def check_same(folder, run_dirs, resources=LAYOUT, **options):
         assert_same_run(whole, run_dir)
 
 
+def on(kind):
+    """Marks a test that needs a cluster of this kind."""
+    def mark(test):
+        test.cluster = kind
+        return test
+    return mark
+
+
 def main(tests):
     """Runs the tests on a separate cluster; with LOCKSTEP_TEST_PART=I/N, the I-th of N parts of them, such as 1/3."""
     part, parts = map(int, os.environ.get("LOCKSTEP_TEST_PART", "1/1").split("/"))
@@ -290,6 +298,7 @@ def main(tests):
     def alone(test):
         @functools.wraps(test)
         def run(folder):
+            CLUSTER.become(getattr(test, "cluster", "plain"))
             try:
                 test(folder)
             finally:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""virtual_cluster.py start|stop|env DIR, virtual_cluster.py kill-node|start-node|kill-slurmd|start-slurmd DIR NODE
+"""virtual_cluster.py start DIR [KIND], virtual_cluster.py stop|env DIR, virtual_cluster.py kill-node|start-node|kill-slurmd|start-slurmd DIR NODE
 
 A real Slurm with four virtual nodes on one machine, entirely in DIR, as root or as any user who may create namespaces. A node is
 a separate process tree with its own host name and /dev/shm; its end kills everything that runs on it.
@@ -7,6 +7,8 @@ a separate process tree with its own host name and /dev/shm; its end kills every
     tests/slurm/virtual_cluster.py start /tmp/c && eval "$(tests/slurm/virtual_cluster.py env /tmp/c)"
     srun -N4 -n8 --mpi=pmix build/ci/lockstep train ...
     tests/slurm/virtual_cluster.py stop /tmp/c
+
+KIND is a site's choice of settings: plain (default), strict, suspending or user-signal; see KINDS.
 """
 
 import ctypes
@@ -67,6 +69,30 @@ PartitionName=main Nodes=ALL Default=YES PriorityTier=1 GraceTime=0
 PartitionName=patient Nodes=ALL PriorityTier=1 GraceTime=20
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
+
+# What a site may choose instead: jobs are not requeued, nodes differ, memory is allocated and limited, and each partition has its
+# own preemption.
+STRICT = """\
+JobRequeue=0
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=400
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill
+PreemptMode=CANCEL
+PartitionName=patient Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=20
+PartitionName=requeue Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE
+"""
+# Suspension needs GANG, which ignores GraceTime.
+SUSPENDING = """\
+PreemptMode=GANG,SUSPEND
+PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=CANCEL
+PartitionName=suspend Nodes=ALL PriorityTier=1 PreemptMode=SUSPEND
+"""
+KINDS = {"plain": "", "strict": STRICT, "suspending": STRICT + SUSPENDING,
+         "user-signal": STRICT + "PreemptParameters=send_user_signal\n"}
+EVEN = (8, 8, 8, 8), (4000, 4000, 4000, 4000)  # processors and memory of the nodes
+UNEVEN = (8, 4, 16, 2), (6000, 4000, 8000, 3000)
 
 
 def missing_programs():
@@ -150,10 +176,11 @@ def until(condition, what, seconds=SECONDS, poll=0.02):
 
 class VirtualCluster:
     """Slurm's daemons in `folder`, whose path must be short enough for a socket's name. With `dies_with_us`, they end with this
-    process however it ends."""
+    process however it ends. `kind` is one of KINDS."""
 
-    def __init__(self, folder, dies_with_us=False):
+    def __init__(self, folder, dies_with_us=False, kind="plain"):
         self.dies_with_us = dies_with_us
+        self.kind = kind
         self.network = None  # a VirtualNetwork, which this process must have entered; None: all nodes share this machine's loopback
         self.node_timeout = 60  # seconds; on a busy machine a live node may get no CPU time for a while
         self.folder = pathlib.Path(folder).resolve()
@@ -204,6 +231,14 @@ class VirtualCluster:
             self.kill_node(node)
         for name in ("slurmctld", "munged"):
             self._end(name)
+
+    def become(self, kind):
+        """Starts anew with other settings, unless it has these."""
+        if kind != self.kind:
+            self.stop()
+            shutil.rmtree(self.folder)
+            self.kind = kind
+            self.start()
 
     def kill_node(self, node):
         """A power failure: all processes on the node die at once."""
@@ -308,8 +343,12 @@ class VirtualCluster:
 
         text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], address=address(), port=port, user=user,
                                     folder=self.folder, node_timeout=self.node_timeout, kill_wait=KILL_WAIT)
-        for i, node in enumerate(NODES, 1):
-            text += f"NodeName={node} NodeHostname={node} NodeAddr={address(node)} Port={port + i} CPUs=8 RealMemory=4000\n"
+        for line in KINDS[self.kind].splitlines():
+            name = line.split()[0] if " " in line else line.split("=")[0]
+            text = re.sub(rf"(?m)^{name}\b.*\n", "", text) + line + "\n"
+        for i, (node, processors, memory) in enumerate(zip(NODES, *(EVEN if self.kind == "plain" else UNEVEN)), 1):
+            text += (f"NodeName={node} NodeHostname={node} NodeAddr={address(node)} Port={port + i} CPUs={processors} "
+                     f"RealMemory={memory}\n")
         self.configuration.write_text(text)
         # Nothing here uses control groups, but Slurm would look for the system's, which a container may lack.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
@@ -383,9 +422,14 @@ def main():
     commands = {"start": (), "stop": (), "env": (), "kill-node": NODES, "start-node": NODES, "kill-slurmd": NODES,
                 "start-slurmd": NODES}
     command, *rest = sys.argv[1:] or [""]
-    if command not in commands or len(rest) != (2 if commands[command] else 1):
+    expected = 2 if commands.get(command) else 1
+    if command == "start" and len(rest) == 2 and rest[1] in KINDS:
+        kind = rest.pop()
+    else:
+        kind = "plain"
+    if command not in commands or len(rest) != expected:
         sys.exit(__doc__)
-    cluster = VirtualCluster(rest[0])
+    cluster = VirtualCluster(rest[0], kind=kind)
     if command == "env":
         print("\n".join(f"export {name}={shlex.quote(value)}" for name, value in cluster.environment().items()))
         return
