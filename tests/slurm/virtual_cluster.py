@@ -90,7 +90,8 @@ PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=CANCEL
 PartitionName=suspend Nodes=ALL PriorityTier=1 PreemptMode=SUSPEND
 """
 KINDS = {"plain": "", "strict": STRICT, "suspending": STRICT + SUSPENDING,
-         "user-signal": STRICT + "PreemptParameters=send_user_signal\n"}
+         "user-signal": STRICT + "SlurmctldParameters=preempt_send_user_signal\n"}
+NEW_NAMES = {"SlurmctldParameters=preempt_": "PreemptParameters="}  # since 23.11
 EVEN = (8, 8, 8, 8), (4000, 4000, 4000, 4000)  # processors and memory of the nodes
 UNEVEN = (8, 4, 16, 2), (6000, 4000, 8000, 3000)
 
@@ -343,7 +344,11 @@ class VirtualCluster:
 
         text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], address=address(), port=port, user=user,
                                     folder=self.folder, node_timeout=self.node_timeout, kill_wait=KILL_WAIT)
-        for line in KINDS[self.kind].splitlines():
+        version = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True, env={"PATH": SBIN}).stdout
+        settings = KINDS[self.kind]
+        for old, new in NEW_NAMES.items() if int(re.search(r"\d+", version)[0]) >= 24 else ():
+            settings = settings.replace(old, new)
+        for line in settings.splitlines():
             name = line.split()[0] if " " in line else line.split("=")[0]
             text = re.sub(rf"(?m)^{name}\b.*\n", "", text) + line + "\n"
         for i, (node, processors, memory) in enumerate(zip(NODES, *(EVEN if self.kind == "plain" else UNEVEN)), 1):
