@@ -66,7 +66,8 @@ signal_ranks() {
 
 pass_on() {
   interrupted=1
-  if [ "$1" = USR1 ] && [ -n "$early" ]; then
+  # Slurm may announce a preemption by the same signal (preempt_send_user_signal).
+  if [ "$1" = USR1 ] && [ -n "$early" ] && read_job && [ -z "$(fact PreemptTime)" ]; then
     early=
     say "SIGUSR1: ignored this once"
     return 0

@@ -12,7 +12,7 @@ read_job() {
   local pause
   for pause in "$@" 0; do
     answer=$(trap '' TERM && scontrol -o show job "$SLURM_JOB_ID" 2>&1) &&
-      facts=$(grep "^JobId=$SLURM_JOB_ID " <<<"$answer") && facts=" ${facts/ JobName=* UserId=/ UserId=} " && return
+      facts=$(grep "^JobId=$SLURM_JOB_ID " <<<"$answer") && facts=" ${facts/ JobName=* UserId=/ UserId=} " && return 0 # within a trap, plain return is a failure
     [[ ! $answer =~ "Invalid job id"|"configuration source"|"not found" ]] || break
     sleep "$pause" || true
   done

@@ -39,6 +39,7 @@ def warned(job):
     """Warns the job in its run."""
     job.hold(60, 1)
     warn(job)
+    until(lambda: "SIGUSR1: asking" in said(job), job.report)
     job.release()
     return job
 
@@ -317,6 +318,7 @@ def a_warning_at_the_start_of_a_short_job_does_not_stop_it(folder):
     warn(again)
     until(lambda: "SIGUSR1" in said(again), again.report)
     warn(again)
+    until(lambda: "SIGUSR1: asking" in said(again), again.report)
     again.release()
     job.end(status=0, restarts=0)
     assert "ignored" in said(job), job.log()
