@@ -3,11 +3,12 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from runner import main  # noqa: E402,F401
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -66,23 +67,3 @@ def source_texts():
 def skip(reason):
     print(f"skipped: {reason}")
     sys.exit(SKIPPED)
-
-
-def main(tests):
-    """Runs the given functions, each with a separate temporary folder; exits with status 1 if any failed."""
-    failed = 0
-    chosen = sys.argv[1:]
-    for test in tests:
-        if chosen and test.__name__ not in chosen:
-            continue
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-install-"))
-        begin = time.monotonic()
-        try:
-            test(folder)
-            print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
-        except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
-            failed += 1
-            print(f"FAILED  {test.__name__}: {type(error).__name__}: {error}", flush=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(1 if failed else 0)

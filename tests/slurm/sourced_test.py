@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from runner import main  # noqa: E402
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent.parent / "slurm"
 FOR_SLURM = sorted(path.name for path in SCRIPTS.glob("*.sbatch"))
@@ -144,23 +147,6 @@ def each_script_looks_for_its_files_in_the_same_way(folder):
         if path.is_file():
             sourced = [line for line in path.read_text().splitlines() if line.strip().startswith("source ")]
             assert all(line.split()[1].startswith(('"$LOCKSTEP_SLURM/', '"$found/', '"$machine"')) for line in sourced), sourced
-
-
-def main(tests):
-    failed = 0
-    for test in tests:
-        if sys.argv[1:] and test.__name__ not in sys.argv[1:]:
-            continue
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-sourced-")).resolve()
-        try:
-            test(folder)
-            print(f"ok      {test.__name__}", flush=True)
-        except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
-            failed += 1
-            print(f"FAILED  {test.__name__}: {type(error).__name__}: {error}", flush=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

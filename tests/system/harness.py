@@ -4,11 +4,10 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
+import shutil  # noqa: F401 - for the tests
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 try:
@@ -18,6 +17,11 @@ except ImportError as missing:
     print(f"skipped: {missing} (install python3-h5py)")
     sys.exit(77)
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import runner  # noqa: E402
+from runner import Skipped  # noqa: E402
+
 LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 MPIRUN = os.environ["LOCKSTEP_MPIRUN"].split()
 SECONDS = 120  # over ten times the longest command of these tests; a hang is a failure
@@ -26,10 +30,6 @@ OK, USAGE, BAD_INPUT, NO_INPUT, DIVERGED, INTERNAL, CANNOT_WRITE, STOPPED = 0, 6
 # What the last message of `lockstep train` says of its status.
 ADVICE = {**{status: "the same command would fail again" for status in (USAGE, BAD_INPUT, NO_INPUT, DIVERGED, CANNOT_WRITE)},
           **{status: "submit the same command again; it resumes" for status in (INTERNAL, STOPPED)}}
-
-
-class Skipped(Exception):
-    """Raised with a reason to skip a test."""
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def findings(report):
 
 
 def check_reports():
-    for path in sorted(pathlib.Path(REPORTS).glob("report*")):
+    for path in sorted(pathlib.Path(REPORTS).glob("report*")) if REPORTS else ():
         found = findings(path.read_text(errors="replace"))
         path.unlink()
         assert not found, found[0][:4000]
@@ -274,23 +274,4 @@ def of_this_kind(tests):
 
 def main(tests):
     """Runs the given functions, or those named on the command line, each with a separate folder; exits with status 1 if any failed."""
-    failed = 0
-    chosen = sys.argv[1:]
-    unknown = set(chosen) - {test.__name__ for test in tests}
-    assert not unknown, f"no such test: {unknown}"
-    for test in [test for test in tests if test.__name__ in chosen] or of_this_kind(tests):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-test-"))
-        begin = time.monotonic()
-        try:
-            test(folder)
-            if REPORTS:
-                check_reports()
-            print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
-        except Skipped as why:
-            print(f"skipped {test.__name__}: {why}", flush=True)
-        except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
-            failed += 1
-            print(f"FAILED  {test.__name__}: {type(error).__name__}: {error}", flush=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(1 if failed else 0)
+    runner.main(tests, of_this_kind(tests), check_reports)
