@@ -85,7 +85,7 @@ check_restart() {
   [ "$max_restarts" != 0 ] || end "$status" "$why; not submitted again: max_restarts=0 (LOCKSTEP_MAX_RESTARTS, or $machine)"
   crash='' unlogged=''
   if crashed "$status"; then crash=crash; fi
-  if [ -z "$logged$warned" ]; then
+  if [ -z "$logged$warned" ] && [ "$status" != 75 ]; then
     unlogged=unlogged
     ! launcher_fails || give_up "$status" "$why: the launcher starts no program with these options, though all nodes answer (line above: ${line[*]}); correct srun_options or mpirun_options in $machine; not submitted again"
   fi

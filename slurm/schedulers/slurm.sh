@@ -67,7 +67,10 @@ END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
   [ -n "$(fact HetJobId)" ] || mapfile -t -O ${#wrong[@]} wrong < <(compgen -v | grep "^SLURM_.*HET_")
   [[ $(fact TRES) == *gres/gpu* ]] || wrong+=(${SLURM_JOB_GPUS+CUDA_VISIBLE_DEVICES} SLURM_JOB_GPUS SLURM_STEP_GPUS SLURM_GPUS_ON_NODE)
-  [[ ${SLURM_DISTRIBUTION:-} != arbitrary* || -r ${SLURM_HOSTFILE:-} ]] || wrong+=(SLURM_DISTRIBUTION SLURM_HOSTFILE)
+  if [ ! -r "${SLURM_HOSTFILE:-}" ]; then
+    wrong+=(SLURM_HOSTFILE)
+    [[ ${SLURM_DISTRIBUTION:-} != arbitrary* ]] || wrong+=(SLURM_DISTRIBUTION)
+  fi
   # A job script runs in no step of srun, and these options of srun are none of sbatch's.
   ! is_batch || wrong+=(${SLURM_STEP_ID+SLURM_DISTRIBUTION} "${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}"
     SLURM_CONSTRAINT SLURM_CORE_SPEC SLURM_THREAD_SPEC SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
