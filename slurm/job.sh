@@ -127,24 +127,15 @@ find_scheduler() {
   [ -z "${PBS_JOBID:-}" ] || found+=(pbs)
   [ -z "${LSB_JOBID:-}" ] || found+=(lsf)
   for name in flux:flux bsub:lsf qsub:pbs sbatch:slurm; do [ -z "$(type -P "${name%:*}")" ] || scheduler=${name#*:}; done
-  scheduler=${found[0]:-${scheduler:-slurm}}
-  while [ ${#found[@]} -gt 1 ] && [ "$pid" -gt 1 ] && stat=$(cat "/proc/$pid/stat" 2>/dev/null); do
-    case ${stat#*(} in
-      slurmstepd\)* | salloc\)*) scheduler=slurm && break ;;
-      flux-*) scheduler=flux && break ;;
-      pbs_mom\)*) scheduler=pbs && break ;;
-      sbatchd\)* | res\)*) scheduler=lsf && break ;;
-    esac
+  scheduler=${found[0]:-${scheduler:-slurm}} name=
+  while [[ ${#found[@]} -gt 1 && -z $name && $pid -gt 1 ]] && stat=$(cat "/proc/$pid/stat" 2>/dev/null); do
+    case ${stat#*(} in slurmstepd\)* | salloc\)*) name=slurm ;; flux-*) name=flux ;; pbs_mom\)*) name=pbs ;; sbatchd\)* | res\)*) name=lsf ;; esac
     read -r _ pid _ <<<"${stat##*) }"
   done
+  scheduler=${name:-$scheduler}
   for name in "${found[@]}"; do
-    case $name in
-      "$scheduler") continue ;;
-      slurm) unset "${!SLURM_@}" ;;
-      flux) unset "${!FLUX_@}" ;;
-      pbs) unset "${!PBS_@}" ;;
-      lsf) unset "${!LSB_@}" ;;
-    esac
+    [ "$name" != "$scheduler" ] || continue
+    case $name in slurm) unset "${!SLURM_@}" ;; flux) unset "${!FLUX_@}" ;; pbs) unset "${!PBS_@}" ;; lsf) unset "${!LSB_@}" ;; esac
     foreign+=" $name"
   done
 }
