@@ -126,8 +126,9 @@ find_scheduler() {
   [ -z "${FLUX_ENCLOSING_ID:-}${FLUX_URI:-}" ] || found+=(flux)
   [ -z "${PBS_JOBID:-}" ] || found+=(pbs)
   [ -z "${LSB_JOBID:-}" ] || found+=(lsf)
+  scheduler=slurm
   for name in flux:flux bsub:lsf qsub:pbs sbatch:slurm; do [ -z "$(type -P "${name%:*}")" ] || scheduler=${name#*:}; done
-  scheduler=${found[0]:-${scheduler:-slurm}} name=
+  scheduler=${found[0]:-$scheduler} name=
   while [[ ${#found[@]} -gt 1 && -z $name && $pid -gt 1 ]] && stat=$(cat "/proc/$pid/stat" 2>/dev/null); do
     case ${stat#*(} in slurmstepd\)* | salloc\)*) name=slurm ;; flux-*) name=flux ;; pbs_mom\)*) name=pbs ;; sbatchd\)* | res\)*) name=lsf ;; esac
     read -r _ pid _ <<<"${stat##*) }"

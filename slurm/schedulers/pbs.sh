@@ -6,7 +6,8 @@ job=${PBS_JOBID:-none}
 [[ ! "$job $first_job" =~ \[([0-9]+)\] ]] || element=${BASH_REMATCH[1]}
 [[ $job == *\[* ]] || drop_variables "${!PBS_ARRAY_@}"
 [ "${PBS_ENVIRONMENT:-}" != PBS_INTERACTIVE ] || in_shell="qsub -I"
-[ -n "$in_shell" ] || cd "$PBS_O_WORKDIR" || exit 66 # PBS starts job scripts in the home directory
+# PBS starts job scripts in the home directory.
+[ -n "$in_shell" ] || cd "$PBS_O_WORKDIR" || give_up 66 "cannot enter PBS_O_WORKDIR='$PBS_O_WORKDIR'; submit from a directory that compute nodes have"
 own_launcher=mpirun
 ways_again="qsub does not work here"
 
@@ -61,10 +62,8 @@ submit_again() {
   [ -z "$value" ] || options+=(-A "$value")
   value=$(fact project)
   [[ -z $value || $value == _pbs_project_default ]] || options+=(-P "$value")
-  case $job in
-    *\[*) options+=(-a "$(date -d '+2 minutes' +%Y%m%d%H%M.%S)") ;; # qsub refuses to wait for one element of an array
-    *) options+=(-W "depend=afterany:$job") ;;
-  esac
+  # qsub refuses to wait for one element of an array.
+  if [[ $job == *\[* ]]; then options+=(-a "$(date -d '+2 minutes' +%Y%m%d%H%M.%S)"); else options+=(-W "depend=afterany:$job"); fi
   successor=$(cd "$PBS_O_WORKDIR" &&
     LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job qsub "${options[@]}" "$0") || return 1
   say "submitted again as job $successor, which starts after this one has ended"

@@ -22,6 +22,7 @@ def variables_of_another_schedulers_job_are_unset(folder):
     for scheduler in ALL:
         strangers = {name: value for other, variables in OTHERS.items() if other != family(scheduler) for name, value in variables.items()}
         job = Job(folder, scheduler, **strangers)
+        job.environment |= {"scheduler": "none", "foreign": "x", "in_shell": "x", "rank": "1"}
         status, output = job.run(above=("slurmstepd", *(one.daemon for one in ALL if one is not scheduler), scheduler.daemon, "bash (tmux: x)"))
         assert status == STOPPED and job.launched()[0] == scheduler.launch and len(job.submitted()) == 1, (scheduler.name, output)
         assert job.configuration()["run-dir"] == f"{job.folder}/runs/resnet50", output
@@ -91,6 +92,8 @@ def a_script_that_no_scheduler_started_is_refused(folder):
     job = Job(folder, LSF)
     (job.folder / "attributes").write_text("EXIT")
     check_not_submitted(job.start(), USAGE, "LSB_JOBID. has ended")
+    status, output = Job(folder, PBS, PBS_O_WORKDIR="/nonexistent").run()
+    assert status == 66 and "cannot enter PBS_O_WORKDIR='/nonexistent'" in output, output
     # Without a job, the remedy is that of the scheduler whose commands are here.
     for scheduler, words in ((PBS, "start this in a job of PBS"), (LSF, "start this in a job of LSF"), (FLUX, "start this in a job of Flux")):
         job = Job(folder, scheduler)
