@@ -4,8 +4,7 @@
 # read_sweep FILE [--max-parallel N] [OPTIONS...]: sets `sweep_file`, `max_parallel`, `lines` (those of FILE that hold options), and
 # `common` to `training` and the other options.
 read_sweep() {
-  local -
-  set -euo pipefail
+  local - && set -euo pipefail
   sweep_file=${1:-} max_parallel='' common=("${training[@]}")
   [ -r "$sweep_file" ] ||
     give_up 66 "cannot read the sweep '$sweep_file' (a file with one line of options for each run); usage: bash slurm/sweep.sbatch FILE [--max-parallel N] [OPTIONS OF LOCKSTEP TRAIN...]"
@@ -28,8 +27,7 @@ read_sweep() {
 # choose_line NUMBER: sets `line`, `training` to its options and those of all runs that it does not set, and `variant` to the name of
 # its run: its own options, sorted. So no other line or file changes the name.
 choose_line() {
-  local - words word options=()
-  set -euo pipefail
+  local - words word options=() && set -euo pipefail
   [ "$1" -le ${#lines[@]} ] || give_up 64 "element $1 of the array (the sweep $sweep_file has ${#lines[@]} lines)"
   line=${lines[$1 - 1]} training=("${common[@]}")
   read -ra words <<<"$line"
@@ -53,8 +51,7 @@ choose_line() {
 # copy of their lines that later changes of the file do not reach; exits.
 submit_sweep() {
   local - number line configuration base copy array again runs=() unfinished=()
-  local -A known=()
-  set -euo pipefail
+  local -A known=() && set -euo pipefail
   ! is_batch || give_up 64 "this job is no element of an array (a sweep submits itself); start it by: bash slurm/sweep.sbatch ${sweep_file@Q}"
   check_program
   for ((number = 1; number <= ${#lines[@]}; ++number)); do

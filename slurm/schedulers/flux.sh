@@ -18,32 +18,26 @@ read_allocation() {
 # Without a limit, UINT_MAX.
 seconds_left() {
   local left
-  left=$(flux job timeleft 2>/dev/null) || return
-  [[ $left =~ ^[0-9]+$ ]] || return
+  left=$(flux job timeleft 2>/dev/null) && [[ $left =~ ^[0-9]+$ ]] || return
   [ "$left" -ge 4294967295 ] || echo "$left"
 }
 
 # Flux ends a job by an exception of severity 0, which has a type and a note.
 why_not_again() {
+  local severity='' type='' note=''
   told_to_end
-  local severity type note
   IFS='|' read -r severity type note < <(flux --parent jobs -n -o '{exception.severity}|{exception.type}|{exception.note}' "$job" 2>/dev/null) || true
-  case ${severity:-}/${type:-} in
-    0/timeout) cause="time limit" reason='' ;;
-    0/*) cause=$type reason="Flux ended it ($type: $note)" ;;
-  esac
+  if [ "$severity/$type" = 0/timeout ]; then cause="time limit" reason=''; elif [ "$severity" = 0 ]; then reason="Flux ended it ($type: $note)"; fi
 }
 
 # As a new job, since Flux requeues none.
 submit_again() {
   local name='' queue='' bank='' duration='' successor
-  local options=("--dependency=afterany:$job" "--nodes=$nodes" "--nslots=$tasks")
   # The command line of flux batch may have set these; the other options are those in the script.
   IFS='|' read -r name queue bank duration < <(flux --parent jobs -n -o '{name}|{queue}|{bank}|{duration}' "$job" 2>/dev/null) || true
-  [ -z "$name" ] || options+=("--job-name=$name")
-  [ -z "$queue" ] || options+=("--queue=$queue")
-  [ -z "$bank" ] || options+=("--bank=$bank")
-  [[ ! $duration =~ [1-9] ]] || options+=("--time-limit=${duration}s")
-  successor=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job flux --parent batch "${options[@]}" "$0" "$@") || return 1
+  [[ $duration =~ [1-9] ]] || duration=
+  successor=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job flux --parent batch "--dependency=afterany:$job" \
+    "--nodes=$nodes" "--nslots=$tasks" ${name:+"--job-name=$name"} ${queue:+"--queue=$queue"} ${bank:+"--bank=$bank"} \
+    ${duration:+"--time-limit=${duration}s"} "$0" "$@") || return 1
   say "submitted again as job $successor, which waits for this one to end"
 }

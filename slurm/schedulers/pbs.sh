@@ -31,8 +31,7 @@ fact() { sed -n "s/^$1=//p" <<<"$facts"; }
 seconds_left() {
   local walltime started now
   ask_pbs || return
-  walltime=$(fact 'Resource_List\.walltime')
-  [ -n "$walltime" ] || return 0
+  walltime=$(fact 'Resource_List\.walltime') && [ -n "$walltime" ] || return 0
   [[ $walltime =~ ^([0-9]+):([0-9]+):([0-9]+)$ ]] || return
   walltime=$((10#${BASH_REMATCH[1]} * 3600 + 10#${BASH_REMATCH[2]} * 60 + 10#${BASH_REMATCH[3]}))
   printf -v now '%(%s)T' -1
@@ -54,14 +53,9 @@ submit_again() {
   local options=(-V -N "$PBS_JOBNAME" -q "$PBS_O_QUEUE")
   # qsub's command line may have set these; the other options are those in the script.
   ask_pbs || true
-  for name in select place walltime; do
-    value=$(fact "Resource_List\\.$name")
-    [ -z "$value" ] || options+=(-l "$name=$value")
-  done
-  value=$(fact Account_Name)
-  [ -z "$value" ] || options+=(-A "$value")
-  value=$(fact project)
-  [[ -z $value || $value == _pbs_project_default ]] || options+=(-P "$value")
+  for name in select place walltime; do value=$(fact "Resource_List\\.$name") && options+=(${value:+-l "$name=$value"}); done
+  value=$(fact Account_Name) && options+=(${value:+-A "$value"})
+  value=$(fact project) && [ "$value" = _pbs_project_default ] || options+=(${value:+-P "$value"})
   # qsub refuses to wait for one element of an array.
   if [[ $job == *\[* ]]; then options+=(-a "$(date -d '+2 minutes' +%Y%m%d%H%M.%S)"); else options+=(-W "depend=afterany:$job"); fi
   successor=$(cd "$PBS_O_WORKDIR" &&
