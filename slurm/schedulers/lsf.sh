@@ -4,7 +4,7 @@
 # bsub passes the submitter's variables on, but LSF sets both of these in each job; the index is 0 if there is no array.
 job=${LSB_JOBID:-none}
 [ "${LSB_JOBINDEX:-0}" = 0 ] || element=$LSB_JOBINDEX job+="[$LSB_JOBINDEX]"
-[ "${LSB_INTERACTIVE:-}" != Y ] || in_shell="bsub -I"
+[[ ${LSB_INTERACTIVE:-} != Y || ! -t 0 ]] || in_shell="bsub -Is" # a job that is submitted there inherits the variable, but no terminal
 own_launcher=mpirun
 [ -z "$(type -P jsrun)" ] || own_launcher=jsrun
 ways_again="brequeue does not work here"

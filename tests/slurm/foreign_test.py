@@ -4,6 +4,8 @@
 With stand-ins for the commands of the schedulers and for the launchers of ranks.
 """
 
+import pty
+
 from stand_ins import *  # noqa: F403
 
 OTHERS = {"slurm": {"SLURM_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": "5", "SLURM_NTASKS": "64", "SLURM_JOB_END_TIME": "9"},
@@ -87,8 +89,10 @@ def a_script_that_no_scheduler_started_is_refused(folder):
     for scheduler in ALL:
         for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"):
             check_not_submitted(Job(folder, scheduler, **{name: "1"}).start(), USAGE, "a launcher has started this script, as its rank 1")
+    terminal = pty.openpty()[1]
     for scheduler, variables in ((PBS, {"PBS_ENVIRONMENT": "PBS_INTERACTIVE"}), (LSF, {"LSB_INTERACTIVE": "Y"})):
-        check_not_submitted(Job(folder, scheduler, **variables).start(), USAGE, "start interactive.sh in this shell")
+        check_not_submitted(Job(folder, scheduler, **variables).start(stdin=terminal), USAGE, "start interactive.sh in this shell")
+    check_submitted(Job(folder, LSF, LSB_INTERACTIVE="Y").start(stdin=subprocess.DEVNULL))
     job = Job(folder, LSF)
     (job.folder / "attributes").write_text("EXIT")
     check_not_submitted(job.start(), USAGE, "LSB_JOBID. has ended")

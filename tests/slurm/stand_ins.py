@@ -149,7 +149,7 @@ class Job:
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             **{name: value.format(test=self.folder) for name, value in scheduler.environment.items()}, **changes}
 
-    def start(self, *options, above=()):
+    def start(self, *options, above=(), stdin=None):
         """Starts the script; `options` of lockstep train reach it in the scheduler's way. `above`: names of processes above it."""
         environment = dict(self.environment)
         if options and not self.scheduler.takes_arguments:
@@ -161,7 +161,7 @@ class Job:
             if not program.exists():
                 program.symlink_to("/bin/bash")
             command = [program, "-c", f"{shlex.join(map(str, command))}; exit $?"]
-        self.process = subprocess.Popen(command, cwd=self.folder, env=environment, text=True,
+        self.process = subprocess.Popen(command, cwd=self.folder, env=environment, text=True, stdin=stdin,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return self
 
