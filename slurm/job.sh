@@ -106,7 +106,6 @@ trap_signals
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------
 
-rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${FLUX_TASK_RANK:-}}}} # if a launcher has started this script, or its submitter
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
 unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE "${!OMPI_MCA_ess@}" "${!OMPI_MCA_orte_ess@}" \
@@ -119,7 +118,7 @@ shopt -u failglob nullglob nocasematch
 is_batch() { [[ $0 == */slurm_script ]]; }
 
 # The scheduler of this job. Variables of another one's job may be inherited: then the nearest process above this one that belongs to a
-# scheduler decides. Outside jobs, the commands that are here do.
+# scheduler decides. Outside jobs, the commands that are here do. `launched`: a launcher is above this process.
 find_scheduler() {
   local pid=$$ stat name found=()
   [ -z "${SLURM_JOB_ID:-}" ] || found+=(slurm)
@@ -129,11 +128,17 @@ find_scheduler() {
   scheduler=slurm
   for name in flux:flux bsub:lsf qsub:pbs sbatch:slurm; do [ -z "$(type -P "${name%:*}")" ] || scheduler=${name#*:}; done
   scheduler=${found[0]:-$scheduler} name=
-  while [[ ${#found[@]} -gt 1 && -z $name && $pid -gt 1 ]] && stat=$(cat "/proc/$pid/stat" 2>/dev/null); do
-    case ${stat#*(} in slurmstepd\)* | salloc\)*) name=slurm ;; flux-*) name=flux ;; pbs_mom\)*) name=pbs ;; sbatchd\)* | res\)*) name=lsf ;; esac
+  while [[ ${#found[@]} -gt 0 && -z $name && $pid -gt 1 ]] && { read -r stat <"/proc/$pid/stat"; } 2>/dev/null; do
+    case ${stat#*(} in
+      mpirun* | mpiexec* | orte* | prte* | hydra_* | pmi_proxy* | jsm* | flux-shell*) launched=1 ;;
+      slurmstepd\)* | salloc\)*) name=slurm ;;
+      flux-*) name=flux ;;
+      pbs_mom\)*) name=pbs ;;
+      sbatchd\)* | res\)*) name=lsf ;;
+    esac
     read -r _ pid _ <<<"${stat##*) }"
   done
-  scheduler=${name:-$scheduler}
+  [ ${#found[@]} -le 1 ] || scheduler=${name:-$scheduler}
   for name in "${found[@]}"; do
     [ "$name" != "$scheduler" ] || continue
     case $name in slurm) unset "${!SLURM_@}" ;; flux) unset "${!FLUX_@}" ;; pbs) unset "${!PBS_@}" ;; lsf) unset "${!LSB_@}" ;; esac
@@ -149,11 +154,11 @@ find_scheduler() {
   why_not_again() { told_to_end; }
 }
 
-# why_not_here where only variables tell.
+# why_not_here where the scheduler does not tell.
 wrong_start() {
   reason=
-  if [ -n "$rank" ]; then
-    reason="a launcher has started this script, as its rank $rank; leave the launcher out: the script starts the ranks"
+  if [ -n "$launched" ]; then
+    reason="a launcher of ranks has started this script; leave the launcher out: the script starts the ranks"
   elif [ -n "$in_shell" ] && [ -z "$interactive" ]; then
     reason="$0 runs in the shell of $in_shell; submit it, or start interactive.sh in this shell"
   fi
@@ -192,7 +197,7 @@ found_by="beside the script"
 LOCKSTEP_SLURM=${BASH_SOURCE[0]%/*}
 first_job=${LOCKSTEP_FIRST_JOB:-} # the first of the jobs of this run; not for jobs that are submitted from this one
 unset LOCKSTEP_FIRST_JOB
-job=none element='' foreign='' in_shell=''
+job=none element='' foreign='' in_shell='' launched=''
 find_scheduler
 # shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
 source "$LOCKSTEP_SLURM/schedulers/$scheduler.sh"

@@ -24,7 +24,7 @@ def variables_of_another_schedulers_job_are_unset(folder):
     for scheduler in ALL:
         strangers = {name: value for other, variables in OTHERS.items() if other != family(scheduler) for name, value in variables.items()}
         job = Job(folder, scheduler, **strangers)
-        job.environment |= {"scheduler": "none", "foreign": "x", "in_shell": "x", "rank": "1"}
+        job.environment |= {"scheduler": "none", "foreign": "x", "in_shell": "x", "launched": "1"}
         status, output = job.run(above=("slurmstepd", *(one.daemon for one in ALL if one is not scheduler), scheduler.daemon, "bash (tmux: x)"))
         assert status == STOPPED and job.launched()[0] == scheduler.launch and len(job.submitted()) == 1, (scheduler.name, output)
         assert job.configuration()["run-dir"] == f"{job.folder}/runs/resnet50", output
@@ -87,8 +87,11 @@ def dependents_of_a_replaced_job_are_named(folder):
 
 def a_script_that_no_scheduler_started_is_refused(folder):
     for scheduler in ALL:
-        for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"):
-            check_not_submitted(Job(folder, scheduler, **{name: "1"}).start(), USAGE, "a launcher has started this script, as its rank 1")
+        for launcher in ("orted", "hydra_pmi_proxy", "flux-shell"):
+            job = Job(folder, scheduler).start(above=(scheduler.daemon, launcher))
+            check_not_submitted(job, USAGE, "a launcher of ranks has started this script")
+        # A rank may submit jobs, which inherit its variables.
+        check_submitted(Job(folder, scheduler, OMPI_COMM_WORLD_RANK="1", PMIX_RANK="1", PMI_RANK="1").start(above=(scheduler.daemon,)))
     terminal = pty.openpty()[1]
     for scheduler, variables in ((PBS, {"PBS_ENVIRONMENT": "PBS_INTERACTIVE"}), (LSF, {"LSB_INTERACTIVE": "Y"})):
         check_not_submitted(Job(folder, scheduler, **variables).start(stdin=terminal), USAGE, "start interactive.sh in this shell")
