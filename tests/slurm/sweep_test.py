@@ -89,13 +89,14 @@ def a_run_has_the_name_of_its_own_line(folder):
 
 
 def a_sweep_may_be_submitted_inside_a_job(folder):
-    """In the shell of an allocation, and in an element of another array."""
+    """In the shell of an allocation, also with variables of other schedulers, and in an element of another array."""
     script, file = sweep_for(folder)
     file.write_text("--lr 0.01 --max-steps 2\n--lr 0.02 --max-steps 2\n")
     machine = folder / "virtual.env"
     machine.write_text(machine.read_text() + f'env -0 >{folder}/environment-${{SLURM_ARRAY_JOB_ID:-}}-${{SLURM_ARRAY_TASK_ID:-}}\n')
     start = f"bash {script} {file}"
-    allocation = command("env", "-C", folder, "salloc", "--nodes=1", "--cpus-per-task=2", "--mem-per-cpu=10", "--time=5", "bash", "-c", start)
+    allocation = command("env", "-C", folder, "salloc", "--nodes=1", "--cpus-per-task=2", "--mem-per-cpu=10", "--time=5", "bash", "-c", start,
+                         env={"PBS_JOBID": "2[6].server", "PBS_O_WORKDIR": "/nonexistent", "LSB_JOBID": "3", "FLUX_URI": "local:///other"})
     (folder / "outer.sh").write_text(f"#!/bin/bash\n{start}\n")
     element = submit(folder / "outer.sh", "--array=7", "--ntasks=3", "--mem=50", f"--output={folder}/outer.out")
     Job(f"{element.number}_7", folder / "outer.out").end(status=0)
@@ -110,6 +111,7 @@ def a_sweep_may_be_submitted_inside_a_job(folder):
             stale = {"SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_TASKS_PER_NODE"} & variables.keys()
             assert stale <= {"SLURM_TASKS_PER_NODE"} and variables["SLURM_JOB_ID"] == job.facts()["JobId"], variables
     assert element.number not in numbers, numbers
+    assert "unset variables of another job, of: flux pbs lsf" in allocation, allocation
 
 
 def a_bad_sweep_is_refused_before_it_is_submitted(folder):
