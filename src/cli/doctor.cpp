@@ -1,5 +1,4 @@
 #include "command.hpp"
-#include "environment_variable.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
@@ -26,7 +25,6 @@ namespace lockstep::cli {
 namespace {
 
 using doctor::Finding;
-using doctor::LaunchFacts;
 using doctor::Verdict;
 
 /// The options of train that doctor shares.
@@ -130,14 +128,16 @@ void print_findings(const std::vector<Finding>& findings,
 /// Reports that MPI did not start: on one process per node, or with --json on one in total.
 void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
                   const std::string& what) {
-  if (launch.local_process != 0 || (arguments.json && launch.process != 0)) {
+  const bool is_one_of_many = !launch.left_over && launch.local_process != 0;
+  if (is_one_of_many || (arguments.json && launch.process != 0)) {
     // The launcher kills all processes when the first one exits, so let a printing one exit first.
     constexpr auto courtesy = std::chrono::seconds(2);
     std::this_thread::sleep_for(courtesy);
     return;
   }
-  print_findings({judge_start(launch, launch.node.empty() ? host_name() : launch.node, what)}, {},
-                 arguments);
+  print_findings(
+      {doctor::judge_start(launch, launch.node.empty() ? host_name() : launch.node, what)}, {},
+      arguments);
 }
 
 /// Aborts the job, since MPI_Finalize would wait for ranks that do not answer.
@@ -179,7 +179,8 @@ ExitStatus run_doctor(Invocation& invocation) {
   const DoctorArguments arguments = doctor_options().parse(invocation.arguments).value;
   const Config& config = arguments.config;
   const std::uint64_t checkpoint = checkpoint_bytes(config);
-  const LaunchFacts launch = doctor::read_launch(environment_variable);
+  const LaunchFacts launch = launch_of_this_process();
+  static_cast<void>(unset_missing_directories());
 
   const std::chrono::duration<double> limit(arguments.timeout);
   doctor::StartWatch watch(limit,
@@ -202,7 +203,7 @@ ExitStatus run_doctor(Invocation& invocation) {
                .start_seconds = start.count()});
   const bool is_first = !diagnosis.findings.empty();
   // If each process has its own MPI_COMM_WORLD, only the launcher's first process prints.
-  if (is_first && launch.process == 0) {
+  if (is_first && (launch.process == 0 || launch.left_over)) {
     std::vector<std::string> not_checked;
     if (config.data.empty()) not_checked.emplace_back("--data");
     if (config.run_dir.empty()) not_checked.emplace_back("--run-dir");

@@ -257,14 +257,16 @@ ExitStatus run_export(Invocation& invocation) {
     print_result(export_model(arguments), arguments);
     return ExitStatus::ok;
   }
-  return run_job(invocation.argc, invocation.argv, [&](Job& job) {
-    std::optional<Exported> exported;  // of the first rank
-    collectively(job.comm(), [&] {
-      if (job.is_first()) exported = export_model(arguments);
-    });
-    if (exported) print_result(*exported, arguments);
-    return ExitStatus::ok;
-  });
+  return run_job(invocation.argc, invocation.argv,
+                 [&](Job& job) {
+                   std::optional<Exported> exported;  // of the first rank
+                   collectively(job.comm(), [&] {
+                     if (job.is_first()) exported = export_model(arguments);
+                   });
+                   if (exported) print_result(*exported, arguments);
+                   return ExitStatus::ok;
+                 },
+                 {.for_all_ranks = false});
 }
 
 }  // namespace lockstep::cli

@@ -4,18 +4,25 @@
 #include "lockstep/core/address_space.hpp"
 #include "lockstep/core/current_error.hpp"
 #include "lockstep/core/exit_advice.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/print.hpp"
+#include "lockstep/runtime/launch.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
+#include "lockstep/runtime/start_alarm.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <limits>
+#include <span>
+#include <string>
 #include <thread>
 
 namespace lockstep {
@@ -119,6 +126,62 @@ std::optional<ExitStatus> refuse_small_limit() {
   }
 }
 
+/// Refuses to join a launcher that has ended: MPI would end the process, or hang.
+std::optional<ExitStatus> refuse_ended_launcher(const JobOptions& options) {
+  std::size_t count = 0;
+  while (environ[count] != nullptr) ++count;
+  const std::string ended = ended_launcher(std::span<const char* const>(environ, count));
+  if (ended.empty()) return std::nullopt;
+  print_error(fmt::format(
+      "the launcher named in the environment has ended ({}; left over from a shell inside mpirun "
+      "or srun); start with mpirun or srun, or in a new shell{}",
+      ended, options.may_resume ? " " + advice_after(ExitStatus::usage) : ""));
+  return ExitStatus::usage;
+}
+
+std::string place_text(const LaunchFacts& launch) {
+  if (!launch.started) return "";
+  return fmt::format("; this is process {} of {} by {}", launch.process, *launch.started,
+                     launcher_text(launch.launcher));
+}
+
+/// Tells that MPI waits, once for each node: on rank 0's first, since the others may be absent.
+StartAlarmOptions start_alarm_options(const LaunchFacts& launch) {
+  StartAlarmOptions options;
+  const auto text = [launch](std::chrono::duration<double> waited) {
+    return fmt::format(
+        "MPI has not started within {:.0f} s on {} (it waits for every process of the launcher{}); "
+        "lockstep doctor names nodes that do not answer; in a shell inside srun or mpirun, start "
+        "with srun or mpirun, or in a new shell",
+        waited.count(), host_name(), place_text(launch));
+  };
+  if (launch.process != 0) options.notice *= 2;
+  options.tell = [launch, text, waited = options.notice] {
+    if (launch.process == 0 || launch.local_process == 0) print_warning(text(waited));
+  };
+  options.end = [launch, text, waited = options.limit] {
+    if (launch.process == 0 || launch.local_process == 0) print_error(text(waited));
+    std::_Exit(static_cast<int>(ExitStatus::internal));
+  };
+  return options;
+}
+
+/// Nothing is collective before MPI starts: the first process prints.
+void leave_missing_directories() {
+  for (const std::string& variable : unset_missing_directories()) {
+    if (rank_before_start() != 0) continue;
+    print_warning(fmt::format("{} is no directory on {}; MPI keeps its files in /tmp there",
+                              variable, host_name()));
+  }
+}
+
+void warn_of_launch(const LaunchFacts& launch, const Job& job) {
+  if (!job.is_first()) return;
+  const auto problem = judge_launch(launch, job.grid().world_size, mpi_library());
+  // Of processes that are worlds of their own, the first one prints.
+  if (problem && (launch.process == 0 || launch.left_over)) print_warning(problem->text);
+}
+
 }  // namespace
 
 Job::Job(int& argc, char**& argv) : start_clock_("MPI"), environment_(argc, argv) {
@@ -141,9 +204,15 @@ void print_warning(const std::string& message) {
 }
 
 ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body,
-                   bool may_resume) {
+                   const JobOptions& options) {
   if (const auto refused = refuse_small_limit()) return *refused;
+  if (const auto refused = refuse_ended_launcher(options)) return *refused;
+  leave_missing_directories();
+  const LaunchFacts launch = launch_of_this_process();
+  std::optional<StartAlarm> alarm(start_alarm_options(launch));
   Job job(argc, argv);
+  alarm.reset();
+  if (options.for_all_ranks) warn_of_launch(launch, job);
   ShutdownAgreement shutdown;
   const Outcome outcome = run_body(job, body);
   std::fflush(stdout);
@@ -151,7 +220,7 @@ ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)
   const auto deadline = failed ? Clock::now() + failure_timeout : Clock::time_point::max();
   const auto verdict = shutdown.agree(job.grid().rank, outcome.status, deadline);
   const auto advice = [&](ExitStatus status) {
-    return may_resume ? fmt::format(" {}", advice_after(status)) : std::string();
+    return options.may_resume ? fmt::format(" {}", advice_after(status)) : std::string();
   };
   if (!verdict) {
     const ExitStatus status = failed ? outcome.status : ExitStatus::internal;

@@ -59,7 +59,8 @@ ExitStatus dispatch(int& argc, char**& argv) {
            "one of those above, or see lockstep --help");
     };
     if (!terminal_facts().has_launcher) return show_commands(true);
-    return run_job(argc, argv, [&](Job& job) { return show_commands(job.is_first()); });
+    return run_job(argc, argv, [&](Job& job) { return show_commands(job.is_first()); },
+                   {.for_all_ranks = false});
   }
   const std::string& name = words.front();
   if (name == "--help" || name == "-h" || name == "help") {
@@ -91,7 +92,8 @@ ExitStatus report(int& argc, char**& argv, const Error& error) {
     print_error(error.what());
     return error.status();
   }
-  return run_job(argc, argv, [&](Job&) -> ExitStatus { throw Error(error); });
+  return run_job(argc, argv, [&](Job&) -> ExitStatus { throw Error(error); },
+                 {.for_all_ranks = false});
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ ExitStatus run_train(Invocation& invocation) {
                           .start_clock = job.start_clock()})
         .status;
   };
-  return run_job(invocation.argc, invocation.argv, body, true);
+  return run_job(invocation.argc, invocation.argv, body, {.may_resume = true});
 }
 
 }  // namespace lockstep::cli

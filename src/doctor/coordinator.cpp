@@ -1,6 +1,7 @@
 #include "coordinator.hpp"
 
 #include "facts_json.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,15 +13,6 @@ namespace {
 void add(SegmentFacts& sum, const SegmentFacts& more) {
   sum.sent += more.sent;
   sum.retransmitted += more.retransmitted;
-}
-
-/// "Open MPI v4.1.4"
-std::string library_name() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string all(text.data(), static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));
 }
 
 }  // namespace
@@ -219,7 +211,7 @@ void Coordinator::examine() {
   describe();
   findings_.push_back(judge_ranks({.size = mailbox_.size(),
                                    .nodes = static_cast<int>(nodes_.size()),
-                                   .library = library_name(),
+                                   .library = mpi_library(),
                                    .start_seconds = options_.start_seconds,
                                    .launch = options_.launch}));
   findings_.push_back(judge_cores(ranks_));

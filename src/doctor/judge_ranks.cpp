@@ -11,36 +11,6 @@
 namespace lockstep::doctor {
 namespace {
 
-using Launcher = LaunchFacts::Launcher;
-
-const char* launcher_text(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::none:
-      break;
-    case Launcher::srun:
-      return "srun";
-    case Launcher::mpirun:
-      return "mpirun";
-  }
-  return "no launcher";
-}
-
-/// Advice for a launcher and an MPI that do not work together.
-const char* launch_advice(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::none:
-      break;
-    case Launcher::srun:
-      return "start with srun --mpi=pmix (srun --mpi=list shows what Slurm has), or with the "
-             "mpirun "
-             "of the MPI this program was built with";
-    case Launcher::mpirun:
-      return "start with the mpirun of the MPI this program was built with (lockstep bench and ldd "
-             "show which), or with srun --mpi=pmix";
-  }
-  return "start with srun --mpi=pmix or mpirun";
-}
-
 /// The ranks of each node, by node name.
 std::map<std::string, std::vector<const RankFacts*>> by_node(std::span<const RankFacts> ranks) {
   std::map<std::string, std::vector<const RankFacts*>> nodes;
@@ -87,37 +57,13 @@ Finding judge_ranks(const WorldFacts& world) {
       .check = "ranks",
       .values = {
           {"ranks", world.size}, {"nodes", world.nodes}, {"start_seconds", world.start_seconds}}};
-  const int expected = launch.started.value_or(launch.allocated.value_or(world.size));
-  if (world.size != expected && launch.launcher != Launcher::none) {
-    finding.verdict = Verdict::fail;
-    finding.text = fmt::format(
-        "MPI sees {} where {} started {} ({} and this program's MPI, {}, do not share a PMI, so "
-        "{}) {}",
-        count_text(static_cast<std::size_t>(world.size), "rank"), launcher_text(launch.launcher),
-        expected, launcher_text(launch.launcher), world.library,
-        world.size == 1 ? "each process is a world of its own" : "the count is wrong",
-        launch_advice(launch.launcher));
-    return finding;
-  }
-  if (launch.launcher == Launcher::none && world.size == 1 && expected > 1) {
-    finding.verdict = Verdict::fail;
-    finding.text = fmt::format(
-        "MPI sees 1 rank where Slurm's count is {} (SLURM_NTASKS; no launcher that this program's "
-        "MPI, {}, knows has started it, so each process is a world of its own) {}",
-        expected, world.library, launch_advice(launch.launcher));
-    return finding;
-  }
   finding.text = fmt::format(
       "{} on {}, started by {} in {}, {}", count_text(static_cast<std::size_t>(world.size), "rank"),
       count_text(static_cast<std::size_t>(world.nodes), "node"), launcher_text(launch.launcher),
       time_text(world.start_seconds), world.library);
-  if (launch.started && launch.allocated && *launch.allocated != world.size) {
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
-        "mpirun started {} where the allocation is of {} (SLURM_NTASKS); leave out mpirun's -n, or "
-        "ask for --ntasks={}",
-        count_text(static_cast<std::size_t>(world.size), "rank"),
-        count_text(static_cast<std::size_t>(*launch.allocated), "task"), world.size);
+  if (const auto problem = judge_launch(launch, world.size, world.library)) {
+    finding.verdict = problem->is_certain ? Verdict::fail : Verdict::warn;
+    finding.text = problem->text;
   }
   return finding;
 }

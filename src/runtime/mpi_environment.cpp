@@ -9,8 +9,10 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace lockstep {
@@ -30,15 +32,20 @@ bool may_have_peers() {
   return false;
 }
 
-/// A single process needs neither Open MPI's daemon nor a network. Starting the one and looking for
-/// the other takes several times as long as the rest of MPI_Init. Nor does it need the folder of
+/// A single process does not need a network, and looking for one takes longer than the rest of
+/// MPI_Init. Nor does it need the folder of
 /// its job, which has the same name for all such processes: one that ends removes it while another
 /// starts, which fails. Other MPIs ignore the variables.
 void start_alone() {
-  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
   ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
   ::setenv("OMPI_MCA_pml", "ob1", 0);
   ::setenv("OMPI_MCA_btl", "self", 0);
+}
+
+/// A process that no launcher started needs no daemon of Open MPI, even in a job. Starting one
+/// takes several times as long as the rest of MPI_Init, and fails if PATH lacks its programs.
+void need_no_daemon() {
+  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
 }
 
 std::string_view variable(const char* name) noexcept {
@@ -86,6 +93,7 @@ int rank_before_start() noexcept {
 }
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
+  need_no_daemon();
   if (may_have_peers()) {
     limit_send_buffers();
     if (all_ranks_are_here()) stay_off_tcp();
@@ -109,6 +117,26 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
 
 std::string mpi_transports() {
   return all_ranks_are_here() ? std::string(variable("OMPI_MCA_btl")) : std::string();
+}
+
+std::vector<std::string> unset_missing_directories() {
+  std::vector<std::string> unset;
+  for (const char* name : {"TMPDIR", "TMP", "TEMP"}) {
+    const char* const value = std::getenv(name);
+    std::error_code unknown;
+    if (value == nullptr || std::filesystem::is_directory(value, unknown)) continue;
+    if (*value != '\0') unset.push_back(std::string(name) + "=" + value);
+    ::unsetenv(name);
+  }
+  return unset;
+}
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
 }
 
 MpiEnvironment::~MpiEnvironment() {

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+using namespace lockstep;
 using namespace lockstep::doctor;
 
 namespace {

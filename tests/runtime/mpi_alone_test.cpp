@@ -18,6 +18,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 using namespace lockstep;
 
@@ -77,8 +78,7 @@ bool uses_no_network() {
 }
 
 bool is_unchanged() {
-  return std::getenv("OMPI_MCA_btl") == nullptr &&
-         std::getenv("OMPI_MCA_ess_singleton_isolated") == nullptr;
+  return std::getenv("OMPI_MCA_btl") == nullptr;
 }
 
 }  // namespace
@@ -89,6 +89,30 @@ BOOST_AUTO_TEST_CASE(a_process_without_a_launcher_uses_no_daemon_and_no_network)
 
 BOOST_AUTO_TEST_CASE(a_process_without_a_launcher_makes_no_folder) {
   BOOST_TEST(holds_in_child({{"TMPDIR", "/proc/none"}}, [] { return true; }));
+}
+
+BOOST_AUTO_TEST_CASE(a_process_of_a_job_without_a_launcher_needs_no_program_in_path) {
+  for (const char* name : {"PBS_NODEFILE", "SLURM_JOB_ID", "LSB_JOBID"}) {
+    BOOST_TEST(holds_in_child({{name, "7"}, {"PATH", "/nonexistent"}}, [] { return true; }), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(directories_that_do_not_exist_are_unset_before_mpi_starts) {
+  const auto names_it = [] {
+    return unset_missing_directories().empty() && std::getenv("TMPDIR") == nullptr;
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    replace_environment({{"TMPDIR", "/proc/none"}, {"TMP", ""}, {"TEMP", "/tmp"}});
+    const bool named = unset_missing_directories() == std::vector<std::string>{"TMPDIR=/proc/none"};
+    ::_exit(named && names_it() && std::getenv("TMP") == nullptr &&
+                    std::string_view(std::getenv("TEMP")) == "/tmp"
+                ? 0
+                : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
 BOOST_AUTO_TEST_CASE(settings_of_an_mpi_are_not_taken_for_a_launcher) {

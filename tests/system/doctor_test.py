@@ -72,9 +72,12 @@ def worlds_of_one_are_found(folder):
     expect_finding(found, "ranks", "fail", "Slurm's count is 4", "--mpi=pmix")
     # As under srun with another PMI: each task is a world of one rank.
     step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
-    found = diagnose(env={**step, "SLURM_PROCID": "0", **ALONE}, expect=UNFIT)
+    daemon = folder / "slurmstepd"
+    daemon.symlink_to(shutil.which("sh"))
+    under_srun = [daemon, "-c", '"$@"; exit $?', "-"]
+    found = diagnose(env={**step, "SLURM_PROCID": "0", **ALONE}, expect=UNFIT, wrap=under_srun)
     expect_finding(found, "ranks", "fail", "srun started 4", "world of its own")
-    silent = subprocess.run([LOCKSTEP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    silent = subprocess.run([*under_srun, LOCKSTEP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=environment({**step, "SLURM_PROCID": "3", **ALONE}), timeout=SECONDS)
     assert silent.returncode == UNFIT and not silent.stdout, f"other tasks print, too: {silent}"
 

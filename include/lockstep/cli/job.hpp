@@ -42,13 +42,19 @@ class Job final {
   std::shared_ptr<Watchdog> watchdog_;
 };
 
+struct JobOptions {
+  bool may_resume = false;    ///< errors end with advice_after() their status
+  bool for_all_ranks = true;  ///< warn if fewer ranks run than the launcher started or the
+                              ///< scheduler's allocation has tasks
+};
+
 /// Runs a subcommand that uses MPI on every rank and handles its end. If `body` throws on some
 /// ranks and all ranks finish within a few seconds, the lowest failed rank prints, and all finalize
-/// and return its status. Otherwise the job is aborted, and one rank prints why if possible. With
-/// `may_resume`, errors end with advice_after() their status.
+/// and return its status. Otherwise the job is aborted, and one rank prints why if possible. A
+/// start of MPI that takes minutes is told, and one that never ends is ended.
 [[nodiscard]] ExitStatus run_job(int& argc, char**& argv,
                                  const std::function<ExitStatus(Job&)>& body,
-                                 bool may_resume = false);
+                                 const JobOptions& options = {});
 
 /// One line "lockstep: error: ..." on standard error, without what could control a terminal.
 void print_error(const std::string& message);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "lockstep/runtime/gpu_place.hpp"
+#include "lockstep/runtime/launch.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,21 +11,6 @@
 /// What the doctor measures. Judging these facts (judge.hpp) needs no cluster. Times are in
 /// seconds, rates in bytes per second; an empty `error` means success.
 namespace lockstep::doctor {
-
-/// How a process was started, read from its environment before MPI starts, since MPI libraries set
-/// launchers' variables themselves.
-struct LaunchFacts {
-  enum class Launcher { none, srun, mpirun };
-  Launcher launcher = Launcher::none;
-  std::optional<int> started = std::nullopt;    ///< number of processes, from the launcher
-  std::optional<int> allocated = std::nullopt;  ///< number of tasks in the enclosing allocation
-  int process = 0;                              ///< index of this process among `started`
-  int local_process = 0;                        ///< index of this process on its node
-  std::string node = {};                        ///< Slurm's node name; empty: unknown
-};
-/// `lookup` returns a variable's value, like getenv.
-[[nodiscard]] LaunchFacts read_launch(
-    const std::function<std::optional<std::string>(const char*)>& lookup);
 
 /// Facts that a process measures about itself.
 struct RankFacts {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -19,6 +20,13 @@ class MpiEnvironment final {
 /// Open MPI's transports (OMPI_MCA_btl) where all ranks are on one node; empty: its own choice. If
 /// the user sets none, they are shared memory only.
 [[nodiscard]] std::string mpi_transports();
+
+/// Unsets TMPDIR, TMP and TEMP where they name no directory, without which Open MPI does not start;
+/// call before MPI starts. Returns them, "NAME=VALUE", except empty ones.
+[[nodiscard]] std::vector<std::string> unset_missing_directories();
+
+/// "Open MPI v4.1.4"
+[[nodiscard]] std::string mpi_library();
 
 /// This process's rank as its launcher tells it, without MPI; 0 if there is no launcher.
 [[nodiscard]] int rank_before_start() noexcept;
