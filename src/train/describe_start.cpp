@@ -184,12 +184,15 @@ void describe_numerics(RunReporter& reporter, const Numerics& now, const Numeric
   compare("backend", checkpoints.backend, now.backend, "results");
 }
 
-void describe_end(RunReporter& reporter, const TimeAllowed& time) {
-  if (!time.problem.empty()) reporter.warn(time.problem);
+void describe_end(RunReporter& reporter, const StartParts& parts) {
+  const TimeAllowed& time = parts.time;
+  for (const std::string& problem : time.problems) reporter.warn(problem);
   if (!time.end) return;
   const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();
   reporter.say(
-      fmt::format("time: {} left; saves and stops with 75 before", format_duration(left.count())));
+      fmt::format("time: {} left, until {} ({}); saves and stops with 75 about {} before that",
+                  format_duration(left.count()), clock_text(*time.end), time.source,
+                  format_duration(parts.stop_seconds)));
 }
 
 }  // namespace
@@ -204,7 +207,7 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   describe_evaluation(reporter, parts);
   for (const std::string& note : parts.session.compute().notes()) reporter.say(note);
   describe_numerics(reporter, parts.numerics, parts.checkpoints_numerics);
-  describe_end(reporter, parts.time);
+  describe_end(reporter, parts);
   if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
     reporter.say("watchdog disabled (--wait-for-debugger stops processes)");
   }

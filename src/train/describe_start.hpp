@@ -4,7 +4,7 @@
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/data/staging.hpp"
-#include "lockstep/health/stop_timer.hpp"
+#include "lockstep/health/job_end.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/runtime/start_clock.hpp"
@@ -40,6 +40,7 @@ struct StartParts {
   Numerics numerics;
   Numerics checkpoints_numerics;
   const TimeAllowed& time;
+  double stop_seconds;                           ///< that the run stops before its end
   const Staging* staging;                        ///< null: none
   const std::vector<ConfigDifference>& changes;  ///< of options since the checkpoint
   const std::vector<std::string>& hosts;         ///< by rank

@@ -5,6 +5,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/config/unlikely_values.hpp"
+#include "lockstep/health/job_end.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/health/run_watch.hpp"
 #include "lockstep/run/run_directory.hpp"
@@ -20,7 +21,10 @@
 #include "training_loop.hpp"
 #include "training_steps.hpp"
 
+#include <chrono>
+#include <cstdlib>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -74,6 +78,8 @@ class Run final {
   void describe();
   TrainingResult loop();
   void open_validation();
+  [[nodiscard]] JobEndOptions job_end_options() const;
+  [[nodiscard]] TimeAdvice time_advice();
   [[nodiscard]] Dataset& data() const noexcept { return *training_.matched.data; }
   /// The engine's.
   [[nodiscard]] const Graph& graph() const noexcept { return graphs_.front().graph; }
@@ -87,6 +93,7 @@ class Run final {
   RunWatch watch_;
   Communicator& comm_;
 
+  std::optional<JobEnd> job_end_;  ///< rank 0's: its stop request reaches all ranks
   MatchedTraining training_;
   std::optional<RunDirectory> directory_;           ///< rank 0's
   std::optional<CheckpointDirectory> checkpoints_;  ///< rank 0's
@@ -109,12 +116,14 @@ class Run final {
   LoaderOptions loading_;
   std::optional<TrainingSteps> steps_;
   TimeAllowed time_;
+  std::optional<StopTimer> stop_timer_;
   std::optional<Evaluator> evaluator_;
 };
 
 /// Opens the data and the run directory, and finds the state to start from.
 void Run::find_start() {
   start_clock_.enter("data");
+  if (comm_.rank() == 0) job_end_.emplace(job_end_options());
   auto data = open_training_data(config_, comm_);
   start_clock_.enter("checkpoint");
   const Config opening = resolve_run(config_, data->info(), comm_.size()).config;
@@ -300,13 +309,16 @@ void Run::build_steps() {
                                       .last_step = last_step_,
                                       .warn = warn},
                  state_);
+  if (job_end_) time_ = job_end_->allowed();
+  stop_timer_.emplace(time_.end, assumed_save_seconds(session_->engine()));
   collectively(comm_, [&] {
     require_activations(
         plan_.plan.config, graph(), session_->shard_group(), limits_,
         {.bytes = steps_->activation_bytes(), .samples = geometry_.largest_micro_batch()});
+    const TimeAdvice advice = time_advice();
+    if (!advice.refusal.empty()) fail(ExitStatus::usage, "{}", advice.refusal);
+    time_.problems.insert(time_.problems.end(), advice.warnings.begin(), advice.warnings.end());
   });
-  // Only rank 0 needs the time limit: its stop request reaches all ranks.
-  if (comm_.rank() == 0) time_ = time_allowed(begin_, config_.time_limit.seconds);
   if (!validation_) return;
   evaluator_.emplace(session_->engine(), *validation_, comm_,
                      EvaluatorOptions{.loader = evaluation_loader_options(plan_.plan, loading_),
@@ -317,6 +329,31 @@ void Run::build_steps() {
                                       .has_collectives = session_->evaluation_has_collectives(),
                                       .exchange = session_->parallel().exchange(),
                                       .graph = evaluation_graph_ ? &*evaluation_graph_ : nullptr});
+}
+
+JobEndOptions Run::job_end_options() const {
+  const auto lookup = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::string job = slurm_job(lookup);
+  return {.begin = begin_,
+          .limit = config_.time_limit.seconds,
+          .job = job,
+          .variables = time_of_variables(lookup, std::chrono::duration<double>(now).count()),
+          .ask = [job](const std::stop_token& stop) { return ask_slurm(job, stop); },
+          .cores = job_.binding.allowed};
+}
+
+TimeAdvice Run::time_advice() {
+  if (!time_.end) return {};
+  const std::chrono::duration<double> left = *time_.end - StopTimer::Clock::now();
+  return advise_on_time(time_,
+                        {.left = left.count(),
+                         .save = assumed_save_seconds(session_->engine()),
+                         .stop = stop_timer_->needed({})},
+                        config_.save_every);
 }
 
 void Run::describe() {
@@ -334,6 +371,7 @@ void Run::describe() {
       .numerics = Numerics::of(state_),
       .checkpoints_numerics = checkpoints_numerics_,
       .time = time_,
+      .stop_seconds = stop_timer_->needed({}),
       .staging = staging_.get(),
       .changes = changes_,
       .hosts = watch_.hosts()};
@@ -344,7 +382,6 @@ void Run::describe() {
 
 TrainingResult Run::loop() {
   const RunPlan& plan = plan_.plan;
-  StopTimer stop_timer(time_.end, assumed_save_seconds(session_->engine()));
   std::optional<RunTrace> trace;
   if (recorder_) {
     trace.emplace(RunTraceOptions{.steps = config_.profile_steps,
@@ -363,7 +400,7 @@ TrainingResult Run::loop() {
                   .directory = directory_ ? &*directory_ : nullptr,
                   .reporter = *reporter_,
                   .board = watch_.board(),
-                  .stop_timer = stop_timer,
+                  .stop_timer = *stop_timer_,
                   .trace = trace ? &*trace : nullptr,
                   .image = steps_->image(),
                   .class_names = training_.classes.names,
@@ -387,7 +424,8 @@ TrainingResult Run::loop() {
                      .directory = directory_ ? &*directory_ : nullptr,
                      .reporter = *reporter_,
                      .board = watch_.board(),
-                     .stop_timer = stop_timer,
+                     .stop_timer = *stop_timer_,
+                     .job_end = job_end_ ? &*job_end_ : nullptr,
                      .loader_threads = loading_.threads,
                      .trace = trace ? &*trace : nullptr,
                      .hosts = watch_.hosts(),

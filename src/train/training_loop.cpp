@@ -291,14 +291,20 @@ void TrainingLoop::check_replicas(bool must) {
   throw Error(*drift);
 }
 
-bool TrainingLoop::stop_due(std::int64_t step) noexcept {
+bool TrainingLoop::stop_due(std::int64_t step) {
   if (SignalFlag::received() != 0) return true;
   // If the directory is lost, stop: the last save then reports it on all ranks.
   if (parts_.directory != nullptr && parts_.directory->is_lost()) return true;
   const std::int64_t next =
       std::min(next_equal_step(parts_.plan.config, parts_.geometry, state_, step + 1), last_step_);
-  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(),
-                                          {.saving = parts_.saver.busy(), .steps = next - step});
+  const auto now = StopTimer::Clock::now();
+  const StopTimer::Ahead ahead{.saving = parts_.saver.busy(), .steps = next - step};
+  if (parts_.job_end != nullptr) {
+    for (const std::string& line : parts_.job_end->update(now, parts_.stop_timer, ahead)) {
+      parts_.reporter.say(line);
+    }
+  }
+  out_of_time_ = parts_.stop_timer.is_due(now, ahead);
   return out_of_time_;
 }
 

@@ -3,9 +3,9 @@
 #include "lockstep/checkpointing/run_saver.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/health/feeding_watch.hpp"
+#include "lockstep/health/job_end.hpp"
 #include "lockstep/health/replica_check.hpp"
 #include "lockstep/health/sharding_watch.hpp"
-#include "lockstep/health/stop_timer.hpp"
 #include "lockstep/health/straggler_watch.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/optim/weight_average.hpp"
@@ -46,6 +46,7 @@ struct TrainingLoopParts {
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
+  JobEnd* job_end;  ///< rank 0's; null elsewhere
   int loader_threads;
   RunTrace* trace;                      ///< null: no trace
   std::vector<std::string> hosts;       ///< by rank
@@ -91,7 +92,7 @@ class TrainingLoop final {
   /// Call at a boundary that all ranks agree on. `must`: ignore the interval, before a save.
   void check_replicas(bool must);
   /// Whether this rank wants the run to stop after step `step`, which leaves replicas equal.
-  [[nodiscard]] bool stop_due(std::int64_t step) noexcept;
+  [[nodiscard]] bool stop_due(std::int64_t step);
   /// The training thread's row; null without a trace.
   [[nodiscard]] TraceRow* phases() noexcept;
 

@@ -1,13 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "io/temporary_directory.hpp"
 #include "lockstep/health/stop_timer.hpp"
-
-#include <cstdlib>
-#include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <string>
 
 using namespace lockstep;
 using namespace std::chrono_literals;
@@ -71,51 +64,14 @@ BOOST_AUTO_TEST_CASE(a_long_step_is_forgotten_slowly) {
   BOOST_TEST(timer.needed({}) < 0.1 * at_once);
 }
 
-BOOST_AUTO_TEST_CASE(slurms_formats_of_time_are_parsed) {
-  BOOST_TEST(parse_time_left("1-02:03:04").value_or(-1) == 86400 + 2 * 3600 + 3 * 60 + 4);
-  BOOST_TEST(parse_time_left("02:03:04").value_or(-1) == 2 * 3600 + 3 * 60 + 4);
-  BOOST_TEST(parse_time_left("3:04").value_or(-1) == 3 * 60 + 4);
-  BOOST_TEST(parse_time_left("0:00").value_or(-1) == 0);
-  for (const char* words :
-       {"UNLIMITED", "NOT_SET", "INVALID", "", "-", "1:2:3:4", "1-", "3:", "x-1:00"}) {
-    BOOST_TEST(!parse_time_left(words).has_value(), words);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(the_time_left_is_read_from_slurms_environment_or_squeue) {
-  const test::TemporaryDirectory directory;
-  const std::string squeue = directory / "squeue";
-  std::ofstream(squeue) << "#!/bin/sh\ncase $* in '-h -j 12 -o %L') echo 1:30 ;;\n"
-                           "*13*) echo UNLIMITED ;;\n*) echo slurm_load_jobs error >&2 ;; esac\n";
-  std::filesystem::permissions(squeue, std::filesystem::perms::owner_all);
-  const std::string path = std::getenv("PATH");
-  ::setenv("PATH", (directory.path() + ":" + path).c_str(), 1);
-  ::unsetenv("SLURM_JOB_END_TIME");
-
-  const auto left = [] { return ask_slurm_for_time().seconds_left; };
-  const auto problem = [] { return ask_slurm_for_time().problem; };
-
-  ::unsetenv("SLURM_JOB_ID");
-  BOOST_TEST(!left().has_value());
-  BOOST_TEST(problem().empty());
-  ::setenv("SLURM_JOB_ID", "$(touch harm)", 1);
-  BOOST_TEST(!left().has_value());
-  BOOST_TEST(problem().empty());
-  BOOST_TEST(!std::filesystem::exists("harm"));
-  ::setenv("SLURM_JOB_ID", "12", 1);
-  BOOST_TEST(left().value_or(-1) == 90);
-  BOOST_TEST(problem().empty());
-  ::setenv("SLURM_JOB_ID", "13", 1);
-  BOOST_TEST(!left().has_value());
-  BOOST_TEST(problem().empty());
-  ::setenv("SLURM_JOB_ID", "14", 1);
-  BOOST_TEST(problem().find("job 14 may run (squeue says 'slurm_load_jobs error')") !=
-             std::string::npos);
+BOOST_AUTO_TEST_CASE(a_later_end_postpones_the_stop) {
   const auto now = StopTimer::Clock::now();
-  BOOST_TEST((time_allowed(now, 50).end == now + 50s));
-  ::setenv("SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) + 500).c_str(), 1);
-  BOOST_TEST((left().value_or(-1) > 400 && left().value_or(-1) <= 500));
-  BOOST_TEST((time_allowed(now, 1000).end < now + 600s));
-  BOOST_TEST((time_allowed(now, 100).end == now + 100s));
-  ::setenv("PATH", path.c_str(), 1);
+  StopTimer timer(now, 0);
+  BOOST_TEST(timer.is_due(now, {}));
+
+  timer.set_end(now + 1h);
+  BOOST_TEST(!timer.is_due(now, {}));
+
+  timer.set_end(std::nullopt);
+  BOOST_TEST(!timer.is_due(now + 10h, {}));
 }

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace lockstep {
 
@@ -11,6 +10,8 @@ namespace lockstep {
 class StopTimer final {
  public:
   using Clock = std::chrono::steady_clock;
+  /// Seconds for the ranks to exit and the launcher to end.
+  static constexpr double end_reserve = 5;
 
   /// What follows if the run does not stop now.
   struct Ahead {
@@ -23,6 +24,7 @@ class StopTimer final {
   StopTimer(std::optional<Clock::time_point> end, double assumed_save)
       : end_(end), save_(assumed_save) {}
 
+  void set_end(std::optional<Clock::time_point> end) noexcept { end_ = end; }
   void step_took(double seconds) noexcept;
   void save_took(double seconds) noexcept;
   /// Call before a step after which the run may stop. A stop request is sent with the step and
@@ -37,23 +39,5 @@ class StopTimer final {
   double save_;
   bool measured_ = false;
 };
-
-/// When a run must end.
-struct TimeAllowed {
-  std::optional<StopTimer::Clock::time_point> end;  ///< nullopt: no limit
-  std::string problem;                              ///< why Slurm's end is unknown; empty: known
-};
-/// The earlier of `limit` seconds after `begin` (0: none) and the end of the Slurm job.
-[[nodiscard]] TimeAllowed time_allowed(StopTimer::Clock::time_point begin, double limit);
-
-/// Time left according to Slurm.
-struct SlurmTime {
-  std::optional<double> seconds_left;  ///< nullopt: no job, or one without a limit
-  std::string problem;                 ///< why it is unknown; empty: known
-};
-/// From the environment, or else from squeue, which is retried a few times.
-[[nodiscard]] SlurmTime ask_slurm_for_time();
-/// Seconds of squeue's "1-02:03:04", "02:03:04", "03:04" or "4"; nullopt for anything else.
-[[nodiscard]] std::optional<double> parse_time_left(const std::string& text);
 
 }  // namespace lockstep
