@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
+#include "memory_storage.hpp"
 #include "shard_copy.hpp"
 #include "stage_directory.hpp"
 
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -22,6 +24,9 @@
 
 namespace lockstep {
 namespace {
+
+/// A tenth of the free memory is left to the run.
+constexpr std::uint64_t memory_reserve_share = 10;
 
 std::string board_name(const std::string& directory) {
   return directory + "/ready";
@@ -66,7 +71,13 @@ class Staging::Directory final {
     std::vector<std::uint64_t> sizes;
     sizes.reserve(shards.size());
     for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
+    const std::string kind = memory_file_system(parent_);
+    // A file system in memory may have no size of its own.
+    if (!kind.empty() && free_ == 0 && !has_size(parent_)) {
+      free_ = std::numeric_limits<std::uint64_t>::max();
+    }
     plan_ = plan_staging(sizes, free_, grid);
+    if (!kind.empty()) memory_ = copies_in_memory(kind, grid);
     // If nothing fits, no directory is needed, and a full disk could not hold one.
     if (plan_.chosen.empty()) return;
     directory_.emplace(parent_, options.job);
@@ -87,9 +98,31 @@ class Staging::Directory final {
         size_text(static_cast<double>(free_)));
   }
 
+  /// Empty if the copies are on a disk.
+  [[nodiscard]] const std::string& memory() const noexcept { return memory_; }
+
  private:
+  /// Fails if the copies need more memory than the job may use; else says how much they need.
+  [[nodiscard]] std::string copies_in_memory(const std::string& kind,
+                                             const ProcessGrid& grid) const {
+    const MemoryLimit limit = memory_for_files(grid.local_size);
+    const auto text = [](std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); };
+    const std::string facts = fmt::format(
+        "--stage-dir: {} on {} is memory ({}): copies of {} take {} of the {} free ({})", parent_,
+        grid.host, kind, count_text(plan_.chosen.size(), "shard"), text(plan_.bytes),
+        text(limit.bytes), limit.source);
+    if (plan_.bytes > limit.bytes - limit.bytes / memory_reserve_share) {
+      fail(ExitStatus::usage,
+           "{}, and a tenth of it is left to the run; name a disk of the node's own, ask for more "
+           "memory, or drop --stage-dir",
+           facts);
+    }
+    return facts;
+  }
+
   std::string parent_;
   std::uint64_t free_;
+  std::string memory_;
   std::optional<StageDirectory> directory_;
   StagePlan plan_;
 };
@@ -218,9 +251,14 @@ Staging::Staging(const StagingOptions& options, std::vector<ShardToCopy> shards,
   for (const std::string& place : places) {
     if (place.starts_with(mine)) path_ = place.substr(mine.size());
   }
-  for (std::string& shortage : all_gather_text(
-           comm, copies ? directory_->shortage(grid.host, shards_.size()) : std::string())) {
-    if (!shortage.empty()) shortages_.push_back(std::move(shortage));
+  // A node's first rank sends two lines.
+  for (const std::string& lines : all_gather_text(
+           comm, copies ? fmt::format("{}\n{}", directory_->shortage(grid.host, shards_.size()),
+                                      directory_->memory())
+                        : std::string("\n"))) {
+    const std::size_t end = lines.find('\n');
+    if (end > 0) shortages_.push_back(lines.substr(0, end));
+    if (end + 1 < lines.size()) memory_.push_back(lines.substr(end + 1));
   }
   collectively(comm, [&] {
     if (!path_.empty()) board_ = std::make_unique<Board>(path_, shards_.size());

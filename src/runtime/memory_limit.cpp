@@ -39,12 +39,34 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return std::nullopt;
 }
 
-/// The smallest limit of a group and its parents; a missing file means no limit.
+std::uint64_t left_of(std::uint64_t limit, std::uint64_t used) noexcept {
+  return limit - std::min(limit, used);
+}
+
+/// What a group uses and cannot give back: of its processes, and of files in memory.
+std::uint64_t used_by_group(const std::string& folder) {
+  std::ifstream file(folder + "/memory.stat");
+  std::uint64_t sum = 0;
+  std::string name;
+  for (std::uint64_t value = 0; file >> name >> value;) {
+    if (name == "anon" || name == "shmem" || name == "total_rss" || name == "total_shmem") {
+      sum += value;
+    }
+  }
+  return sum;
+}
+
+enum class Part { whole, left };
+
+/// The smallest limit of a group and its parents, or what is left of it; a missing file means no
+/// limit.
 std::optional<std::uint64_t> smallest_limit(const std::string& root, std::string group,
-                                            const char* file) {
+                                            const char* file, Part part) {
   std::optional<std::uint64_t> smallest;
   for (;;) {
-    const auto limit = read_number(root + group + "/" + file);
+    const std::string folder = root + group;
+    auto limit = read_number(folder + "/" + file);
+    if (limit && part == Part::left) limit = left_of(*limit, used_by_group(folder));
     if (limit && (!smallest || *limit < *smallest)) smallest = limit;
     if (group.empty()) return smallest;
     group.resize(group.rfind('/'));
@@ -52,20 +74,35 @@ std::optional<std::uint64_t> smallest_limit(const std::string& root, std::string
 }
 
 /// Limit of the group in a line such as "0::/slurm/job_7" or "4:memory:/slurm/job_7".
-std::optional<std::uint64_t> group_limit(const std::string& line, const std::string& cgroups) {
+std::optional<std::uint64_t> group_limit(const std::string& line, const std::string& cgroups,
+                                         Part part = Part::whole) {
   const std::size_t first = line.find(':');
   const std::size_t second = line.find(':', first + 1);
   if (first == std::string::npos || second == std::string::npos) return std::nullopt;
   const std::string controllers = line.substr(first + 1, second - first - 1);
   std::string group = line.substr(second + 1);
   if (group == "/" || !group.starts_with('/')) group.clear();
-  if (controllers.empty()) return smallest_limit(cgroups, group, "memory.max");
+  if (controllers.empty()) return smallest_limit(cgroups, group, "memory.max", part);
   if (controllers != "memory") return std::nullopt;
-  return smallest_limit(cgroups + "/memory", group, "memory.limit_in_bytes");
+  return smallest_limit(cgroups + "/memory", group, "memory.limit_in_bytes", part);
 }
 
-std::uint64_t left_of(std::uint64_t limit, std::uint64_t used) noexcept {
-  return limit - std::min(limit, used);
+/// Slurm's limit for the job on this node; nullopt: none, or no job.
+std::optional<MemoryLimit> slurm_limit(const NodeProcesses& processes) {
+  const auto number = [&](const char* name) -> std::uint64_t {
+    const auto text = processes.lookup ? processes.lookup(name) : std::nullopt;
+    std::uint64_t value = 0;
+    if (!text) return 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+    const bool is_number = error == std::errc() && end == text->data() + text->size();
+    return is_number && value < (std::uint64_t{1} << 40) ? value : 0;
+  };
+  if (number("SLURM_JOB_ID") == 0) return std::nullopt;
+  const std::uint64_t whole = number("SLURM_MEM_PER_NODE");
+  const std::uint64_t cores = number("SLURM_MEM_PER_CPU") * number("SLURM_CPUS_ON_NODE");
+  if (whole == 0 && cores == 0) return std::nullopt;
+  return MemoryLimit{.bytes = (whole != 0 ? whole : cores) << 20,
+                     .source = whole != 0 ? "SLURM_MEM_PER_NODE" : "SLURM_MEM_PER_CPU"};
 }
 
 }  // namespace
@@ -94,6 +131,27 @@ std::vector<MemoryLimit> memory_left(int local_size, const std::string& proc,
     limits.push_back({.bytes = share(node["MemAvailable"] + node["SwapFree"]),
                       .source = "the node",
                       .processes = processes});
+  }
+  return limits;
+}
+
+std::vector<MemoryLimit> node_memory_left(const NodeProcesses& processes, const std::string& proc,
+                                          const std::string& cgroups) {
+  std::vector<MemoryLimit> limits;
+  std::ifstream groups(proc + "/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (const auto of_group = group_limit(line, cgroups, Part::left)) {
+      limits.push_back({.bytes = *of_group, .source = "the control group"});
+    }
+  }
+  if (auto slurm = slurm_limit(processes)) {
+    const auto count = static_cast<std::uint64_t>(std::max(processes.count, 1));
+    slurm->bytes = left_of(slurm->bytes, count * read_table(proc + "/self/status")["VmRSS"]);
+    limits.push_back(*slurm);
+  }
+  auto node = read_table(proc + "/meminfo");
+  if (node.contains("MemAvailable")) {
+    limits.push_back({.bytes = node["MemAvailable"], .source = "the node"});
   }
   return limits;
 }

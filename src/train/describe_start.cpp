@@ -212,6 +212,11 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
     reporter.say("watchdog disabled (--wait-for-debugger stops processes)");
   }
   if (parts.staging == nullptr) return;
+  if (const auto& memory = parts.staging->memory(); !memory.empty()) {
+    reporter.say(memory.size() == 1 ? memory.front()
+                                    : fmt::format("{}; {} more nodes copy into memory",
+                                                  memory.front(), memory.size() - 1));
+  }
   for (const std::string& shortage : parts.staging->shortages()) reporter.warn(shortage);
 }
 

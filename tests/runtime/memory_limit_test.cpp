@@ -4,9 +4,13 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/runtime/memory_limit.hpp"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -31,6 +35,18 @@ class Kernel final {
   /// The smallest limit.
   [[nodiscard]] MemoryLimit left(int local_size) const {
     const auto limits = memory_left(local_size, files_.path(), files_ / "cg");
+    BOOST_REQUIRE(!limits.empty());
+    return std::ranges::min(limits, {}, &MemoryLimit::bytes);
+  }
+  /// The smallest limit of the whole node.
+  [[nodiscard]] MemoryLimit node_left(const std::map<std::string, std::string>& variables = {},
+                                      int processes = 1) const {
+    const auto lookup = [&](const char* name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    };
+    const auto limits =
+        node_memory_left({.count = processes, .lookup = lookup}, files_.path(), files_ / "cg");
     BOOST_REQUIRE(!limits.empty());
     return std::ranges::min(limits, {}, &MemoryLimit::bytes);
   }
@@ -94,4 +110,36 @@ BOOST_AUTO_TEST_CASE(this_machine_has_memory_left) {
   const auto left = memory_left(1);
   BOOST_REQUIRE(!left.empty());
   for (const MemoryLimit& limit : left) BOOST_TEST(limit.bytes > mib);
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_node_has_what_its_control_group_leaves_beside_processes_and_files_in_memory) {
+  Kernel kernel("0::/slurm/job_7/step_0\n");
+  kernel.limit("cg/slurm/job_7/memory.max", std::to_string(1000 * mib));
+  BOOST_TEST(kernel.node_left().bytes == 1000 * mib);
+
+  kernel.limit("cg/slurm/job_7/memory.stat",
+               fmt::format("anon {}\nfile {}\nshmem {}\n", 200 * mib, 500 * mib, 100 * mib));
+
+  BOOST_TEST(kernel.node_left().bytes == 700 * mib);
+  BOOST_TEST(kernel.node_left().source == "the control group");
+}
+
+BOOST_AUTO_TEST_CASE(slurms_memory_limit_counts_in_a_job_only) {
+  const Kernel kernel("0::/\n");
+
+  BOOST_TEST(kernel.node_left({{"SLURM_MEM_PER_NODE", "1000"}}).source == "the node");
+  const std::map<std::string, std::string> whole{{"SLURM_JOB_ID", "7"},
+                                                 {"SLURM_MEM_PER_NODE", "1000"}};
+  BOOST_TEST(kernel.node_left(whole).bytes == 900 * mib);
+  BOOST_TEST(kernel.node_left(whole, 4).bytes == 600 * mib);
+  BOOST_TEST(kernel.node_left(whole).source == "SLURM_MEM_PER_NODE");
+  BOOST_TEST(
+      kernel
+          .node_left(
+              {{"SLURM_JOB_ID", "7"}, {"SLURM_MEM_PER_CPU", "500"}, {"SLURM_CPUS_ON_NODE", "4"}})
+          .bytes == 1900 * mib);
+  // 0: all of the node's.
+  BOOST_TEST(kernel.node_left({{"SLURM_JOB_ID", "7"}, {"SLURM_MEM_PER_NODE", "0"}}).source ==
+             "the node");
 }

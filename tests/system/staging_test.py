@@ -2,6 +2,7 @@
 """Tests --stage-dir: ranks read copies on the node, shards that do not fit stay, and no copies are left behind."""
 
 import os
+import re
 import signal
 import subprocess
 
@@ -92,6 +93,27 @@ def too_little_space_stages_a_part(folder):
         assert_same_run(folder / name, folder / "plain")
 
 
+def copies_in_memory_are_told_and_refused_if_they_do_not_fit(folder):
+    data = small_data(folder)
+    (folder / "stage").mkdir()
+    upper = 'mkdir "$0/up" "$0/work" "$0/low" "$0/top" && mount -t overlay -o upperdir="$0/up",workdir="$0/work",lowerdir="$0/low" none "$0/top"'
+    for kind, fill, stage in (("tmpfs", "true", folder / "stage"), ("overlay on tmpfs", upper, folder / "stage" / "top")):
+        args = [*train_args(data, folder / "run", "--max-steps", 2), "--stage-dir", stage]
+        for name, env in (("fits", {}), ("too large", {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "1"})):
+            launch = mounted("64m", folder / "stage", command(args, RANKS), fill)
+            if launch is None:
+                print(f"skipped: copies in {kind}: it cannot be mounted here")
+                continue
+            done = subprocess.run(launch, env=environment(env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=SECONDS)
+            line = rf"--stage-dir: {stage} on \S+ is memory \({kind}\): copies of 6 shards take \S+ \w+ of the \S+ \w+ free \(.+\)"
+            assert len(re.findall(line, done.stdout)) == 1, done.stdout
+            assert done.returncode == (OK if name == "fits" else USAGE), done.stdout
+            if name == "too large":
+                assert "0.0 MB free (SLURM_MEM_PER_NODE), and a tenth of it is left to the run; name a disk" in done.stdout, done.stdout
+            shutil.rmtree(folder / "run", ignore_errors=True)
+
+
 def the_copy_is_removed_after_a_signal(folder):
     data = small_data(folder)
     for ranks, stop in ((1, signal.SIGTERM), (RANKS, signal.SIGUSR1)):
@@ -156,6 +178,6 @@ def unusable_directories_stop_all_ranks(folder):
 
 if __name__ == "__main__":
     main([training_continues_without_the_shared_directory, too_little_space_stages_a_part,
-          the_copy_is_removed_after_a_signal,
+          copies_in_memory_are_told_and_refused_if_they_do_not_fit, the_copy_is_removed_after_a_signal,
           copies_of_a_killed_job_are_removed_and_those_of_a_running_job_kept,
           removed_copies_are_no_longer_read, unusable_directories_stop_all_ranks])

@@ -38,7 +38,8 @@ struct StagingOptions {
 /// the node removes it once it can take the file lock that the killed job held.
 class Staging final : public ShardCopies {
  public:
-  /// Collective. Error(cannot_write) on all ranks if any node cannot create its directory.
+  /// Collective. Error(cannot_write) on all ranks if any node cannot create its directory;
+  /// Error(usage) if the directory is in memory, of which the copies need more than is free.
   Staging(const StagingOptions& options, std::vector<ShardToCopy> shards, const ProcessGrid& grid,
           Communicator& comm);
   ~Staging() override;
@@ -48,6 +49,9 @@ class Staging final : public ShardCopies {
 
   /// One line per node that lacks space for all shards; the same on all ranks.
   [[nodiscard]] const std::vector<std::string>& shortages() const noexcept { return shortages_; }
+
+  /// One line per node whose copies are in memory, with what they need; the same on all ranks.
+  [[nodiscard]] const std::vector<std::string>& memory() const noexcept { return memory_; }
 
   struct News {
     bool bad = false;
@@ -64,6 +68,7 @@ class Staging final : public ShardCopies {
   std::vector<ShardToCopy> shards_;
   std::string path_;
   std::vector<std::string> shortages_;
+  std::vector<std::string> memory_;
   std::unique_ptr<Directory> directory_;  ///< null except on the node's first rank
   std::unique_ptr<Board> board_;          ///< null if nothing fits on this node
   std::unique_ptr<Copier> copier_;        ///< like directory_; last, so stopped first

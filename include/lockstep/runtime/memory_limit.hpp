@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,17 @@ struct MemoryLimit {
 [[nodiscard]] std::vector<MemoryLimit> memory_left(int local_size,
                                                    const std::string& proc = "/proc",
                                                    const std::string& cgroups = "/sys/fs/cgroup");
+
+/// What all processes of the job on this node together may still allocate, and files in memory with
+/// them: by the control group's limit, by Slurm's (SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU), and by
+/// the node's available memory; unknown limits are omitted. `lookup` returns a variable's value.
+struct NodeProcesses {
+  int count = 1;  ///< of the job on the node, which use about as much as this one
+  std::function<std::optional<std::string>(const char*)> lookup = {};
+};
+[[nodiscard]] std::vector<MemoryLimit> node_memory_left(
+    const NodeProcesses& processes, const std::string& proc = "/proc",
+    const std::string& cgroups = "/sys/fs/cgroup");
 
 /// The most memory that this process has had resident.
 [[nodiscard]] std::int64_t peak_resident_bytes() noexcept;
