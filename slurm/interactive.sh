@@ -9,7 +9,7 @@ found=$(env readlink -e "${original%" $*"}") found=${found%/*}
 [[ -n $found && ! -k $found && -r $found/job.sh ]] || found=${LOCKSTEP_SLURM:-}
 [[ $found == /* && ! -k $found && -r $found/job.sh ]] || { echo "error: no job.sh beside '$original' or in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (directories such as /tmp do not count); module load lockstep, or set LOCKSTEP_SLURM to the absolute path of slurm/" >&2; exit 66; }
 # shellcheck source-path=SCRIPTDIR source=job.sh
-. "$found/job.sh"
+source "$found/job.sh"
 interactive=1 name=
 if [ "${1:-}" = --machine ]; then
   name=${2:-}

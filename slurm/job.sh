@@ -19,13 +19,6 @@
 #
 # Code of sites and users runs without strict mode: only the functions that job scripts call are strict, by `local -`.
 
-# Functions of users in place of the commands used here: exported ones, or those of their start-up files.
-unset_functions() {
-  builtin unset -f awk basename cat cd date dd echo env exit find flock export grep head id kill local ls mkdir mv od printf read readlink rm sed set shopt \
-    sleep sort source stat tail test timeout tr trap true type unset wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
-}
-unset_functions
-
 variant='' interactive='' told='' phase='before the ranks were started'
 say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job${variant:+ ($variant)}" "$*"; }
 
@@ -109,10 +102,16 @@ trap_signals
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
 unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE "${!OMPI_MCA_ess@}" "${!OMPI_MCA_orte_ess@}" \
-  OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir} OMPI_{UNIVERSE_SIZE,COMMAND,ARGV,FIRST_RANKS,FILE_LOCATION}
+  OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir}
 export -n SHELLOPTS BASHOPTS
 set +efknuv +o pipefail +o posix
 shopt -u failglob nullglob nocasematch
+# Functions of users in place of the commands used here: exported ones, or those of their start-up files.
+unset_functions() {
+  unset -f awk basename cat cd date dd echo env exit find flock grep head id kill local ls mkdir mv od printf read readlink rm sed set \
+    sleep sort source stat tail test timeout tr trap true type wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
+}
+unset_functions
 
 # Slurm names its copy of a job script so; only that script is a job's own.
 is_batch() { [[ $0 == */slurm_script ]]; }

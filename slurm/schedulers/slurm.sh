@@ -65,7 +65,7 @@ SLURM_JOB_START_TIME=$(seconds "$(fact StartTime)")
 SLURM_JOB_END_TIME=$(seconds "$(fact EndTime)")
 END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
-  [ -n "$(fact HetJobId)" ] || mapfile -t -O ${#wrong[@]} wrong < <(compgen -v | grep "^SLURM_.*HET_")
+  [ -n "$(fact HetJobId)" ] || wrong+=("${!SLURM_HET_@}")
   [[ $(fact TRES) == *gres/gpu* ]] || wrong+=(${SLURM_JOB_GPUS+CUDA_VISIBLE_DEVICES} SLURM_JOB_GPUS SLURM_STEP_GPUS SLURM_GPUS_ON_NODE)
   if [ ! -r "${SLURM_HOSTFILE:-}" ]; then
     wrong+=(SLURM_HOSTFILE)
@@ -73,7 +73,7 @@ END
   fi
   # A job script runs in no step of srun, and these options of srun are none of sbatch's.
   ! is_batch || wrong+=(${SLURM_STEP_ID+SLURM_DISTRIBUTION} "${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}"
-    SLURM_CONSTRAINT SLURM_CORE_SPEC SLURM_THREAD_SPEC SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
+    SLURM_CONSTRAINT SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
   drop_variables "${wrong[@]}"
 }
 
@@ -158,7 +158,7 @@ guard() {
 seconds_left() { :; }
 
 # slurmstepd_says COMMAND: applies sed's COMMAND to what Slurm has written to this script's output; prints its last result.
-slurmstepd_says() { [ ! -f "/proc/$$/fd/2" ] || tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
+slurmstepd_says() { tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
 
 # In the job's details as the pseudo-signal 125, or, if Slurm watches memory without control groups, in words.
 ran_out_of_memory() {
