@@ -106,7 +106,7 @@ COMMANDS = [
                 "SLURM_EXIT_ERROR=7", "SLURM_PMIX_MAPPING_SERV=(vector,(0,1,1))", "SLURM_PMIXP_ABORT_AGENT_PORT=9"]),
     # With each command, the loader says that it ignores it.
     Trait("LD_PRELOAD of a file that the node lacks", (("LD_PRELOAD", "/gone/libxalt_init.so"),)),
-    Trait("SLURM_HOSTFILE", (("SLURM_HOSTFILE", "/gone/hosts"),), late=True),
+    Trait("SLURM_HOSTFILE", (("SLURM_HOSTFILE", "/gone/hosts"),), late=True, refusal="opening file /gone/hosts"),
     Trait("SLURM_CLUSTERS", (("SLURM_CLUSTERS", "gone"),), late=True),
 ]
 

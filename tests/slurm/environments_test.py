@@ -141,7 +141,8 @@ class Trial:
         for seed in (1, 2):
             plain = self.submission(environments.Environment((), f"whole-{seed}", seed=seed))
             until(plain.is_over, plain.job.report, poll=0.1)
-            assert not plain.failure({seed: plain.run_dir}), plain.report("the plain environment fails")
+            why = plain.failure({seed: plain.run_dir})
+            assert not why, plain.report(why)
             self.whole[seed] = plain.run_dir
 
     def submission(self, one):
