@@ -167,6 +167,10 @@ SHELL = [
     Trait("ignored signals", before="trap '' HUP INT TERM USR1"),
 ]
 
+# In POSIX mode bash itself refuses to start with functions of these names.
+POSIX = {"POSIXLY_CORRECT=1", "set -o posix"}
+SPECIAL = {f"a function {name}" for name in ("unset", "set", "exec", "exit", "export", "trap")}
+
 TRAITS = [*OTHER_JOBS, *COMMANDS, *SHELL]
 NAMES = ["run", "with a blank", "läuft", "訓練", "it's", 'a "quote"', "a*b[0-9]?", "$HOME", "a;b&c", "x=y,z", "50%", "~", "-x", "tab\there", "#1",
          "back\\slash", "e\u0301", " led by a blank", "(null)", "a:b", "!$", "very-" + "long-" * 30]
@@ -183,11 +187,16 @@ class Environment:
     beside: bool = False  # job.sh is beside the script; else LOCKSTEP_SLURM names its directory
     stops: bool = False  # the run stops once, and is requeued
 
+    def refusals(self):
+        """Patterns of a log that refuses the job for a good reason."""
+        hash_sign = ["without '#'"] if "#" in self.name else []  # which lockstep train does not accept in names
+        return [trait.refusal for trait in self.traits if trait.refusal] + hash_sign
+
     def told(self):
         return f"{', '.join(trait.name for trait in self.traits) or 'plain'} ({self.launcher} {self.resources} in '{self.name}')"
 
-    def without(self, trait):
-        return dataclasses.replace(self, traits=tuple(one for one in self.traits if one is not trait))
+    def without(self, *traits):
+        return dataclasses.replace(self, traits=tuple(one for one in self.traits if one not in traits))
 
 
 def environments(count, dealt=16):
@@ -196,9 +205,13 @@ def environments(count, dealt=16):
     apart = [trait for trait in TRAITS if trait.refusal]  # they would hide what the others do
     rest = [trait for trait in TRAITS if not trait.refusal]
     chance.shuffle(rest)
-    hands = [rest[i::dealt - len(apart)] for i in range(dealt - len(apart))] + [[trait] for trait in apart]
+    rest.sort(key=lambda trait: (trait.name in POSIX) - (trait.name in SPECIAL))  # the last hands get POSIX, the first SPECIAL
+    size = len(rest) // (dealt - len(apart)) + 1
+    hands = [rest[i:i + size] for i in range(0, len(rest), size)] + [[trait] for trait in apart]
     while len(hands) < count:
-        hands.append([chance.choice(apart)] if chance.random() < 0.02 else chance.sample(rest, chance.choice((1, 2, 3, 4, 6, 10))))
+        hand = chance.sample(rest, chance.choice((1, 2, 3, 4, 6, 10)))
+        if not ({trait.name for trait in hand} & POSIX and {trait.name for trait in hand} & SPECIAL):
+            hands.append([chance.choice(apart)] if chance.random() < 0.02 else hand)
     layouts = ("--nodes=2 --ntasks-per-node=1", "--nodes=1 --ntasks-per-node=2", "--ntasks=2", "--nodes=2 --ntasks=2 --cpus-per-task=2")
     return [Environment(tuple(hand), chance.choice(NAMES), chance.choice(("srun", "srun", "mpirun")), chance.choice(layouts),
                         chance.choice((1, 2)), chance.random() < 0.25, chance.random() < 0.5, chance.random() < 0.3) for hand in hands[:count]]

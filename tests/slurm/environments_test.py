@@ -94,13 +94,13 @@ class Submission:
             command("scancel", self.other.number)
             if before["JobState"] != "RUNNING" or before["Restarts"] != "0":
                 return f"another job was changed: {self.other.report()}"
-        refusals = [trait.refusal for trait in self.environment.traits if trait.refusal]
+        refusals = self.environment.refusals()
         if facts["JobState"] not in FINAL:
             report = self.job.report()
             command("scancel", self.job.number, expect=None)
             return f"does not end: {report}"
         if facts["JobState"] != "COMPLETED":
-            if refusals and all(re.search(refusal, log) for refusal in refusals):
+            if any(re.search(refusal, log) for refusal in refusals):
                 return ""
             return f"{facts['JobState']} {facts['ExitCode']}, {facts['Restarts']} restarts"
         run_dir = pathlib.Path(f"{self.run_dir}-seed-{seed}") if self.environment.element else self.run_dir
@@ -171,6 +171,8 @@ class Trial:
 
     def shrunk(self, environment):
         """A smallest set of its traits that fails."""
+        if self.failures([environment.without(*environment.traits)]):
+            return environment.without(*environment.traits)
         for trait in environment.traits:
             less = environment.without(trait)
             if self.failures([less]):
