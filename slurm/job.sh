@@ -104,6 +104,7 @@ unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!S
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE "${!OMPI_MCA_ess@}" "${!OMPI_MCA_orte_ess@}" \
   OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir}
 export -n SHELLOPTS BASHOPTS
+export PATH # where a shell has none, bash keeps its own to itself
 set +efknuv +o pipefail +o posix
 shopt -u failglob nullglob nocasematch
 # Functions of users in place of the commands used here: exported ones, or those of their start-up files.
