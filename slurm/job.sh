@@ -337,11 +337,9 @@ separate_element() {
     run_dir=${run_dir%/}/$variant
   else
     run_dir=${run_dir%/}-seed-$element
-    drop_options --seed
-    training+=(--seed "$element")
+    training+=(--override --seed "$element")
   fi
-  drop_options --run-dir
-  training+=(--run-dir "$run_dir")
+  training+=(--override --run-dir "$run_dir")
 }
 
 # limit_time SECONDS: lets the ranks save and stop before the scheduler ends the job, or after SECONDS (0: no own limit) if that
@@ -357,8 +355,7 @@ limit_time() {
   ends=$((ends + left))
   left=$((left > reserve ? left - reserve : 1))
   if [ "$own" -gt 0 ] && [ "$own" -le "$left" ]; then return 0; fi
-  drop_options --time-limit
-  training+=(--time-limit "${left}s")
+  training+=(--override --time-limit "${left}s")
 }
 
 # drop_options NAME...: removes these options and their values from `training`.

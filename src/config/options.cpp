@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -43,6 +44,29 @@ Config parse_file(const std::string& text, const std::string& source,
     given.insert(option.name);
   }
   return config;
+}
+
+/// Sets the options of one part of the command line. Of an exclusive pair, the part's option
+/// replaces the other one of the earlier `sources`; the last of these gets the part's names.
+void override_options(Config& config, const std::vector<GivenOption>& part,
+                      const std::array<std::set<std::string>*, 2>& sources) {
+  const OptionTable<Config>& table = train_options();
+  Config alone;
+  std::set<std::string> names;
+  for (const GivenOption& option : part) {
+    table.set(alone, option);
+    table.set(config, option);
+    names.insert(option.name);
+  }
+  refuse_both(alone, "");
+  for (const auto& pair : table.exclusive_pairs()) {
+    if (!pair.both(config)) continue;
+    // No part sets both, so exactly one is from an earlier source.
+    const std::string& earlier = names.contains(pair.one) ? pair.other : pair.one;
+    table.reset(config, earlier);
+    for (std::set<std::string>* source : sources) source->erase(earlier);
+  }
+  sources.back()->insert(names.begin(), names.end());
 }
 
 void check_normalization(const Config& config) {
@@ -83,20 +107,12 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
     command.config = parse_file(read ? read(file) : read_text_file(file), file, in_file);
     refuse_both(command.config, " in " + file);
   }
-  Config from_line;
   std::set<std::string> on_line;
-  for (const GivenOption& option : line) {
-    table.set(from_line, option);
-    table.set(command.config, option);
-    on_line.insert(option.name);
-  }
-  refuse_both(from_line, "");
-  for (const auto& pair : table.exclusive_pairs()) {
-    if (!pair.both(command.config)) continue;
-    // No source sets both, so exactly one is from the file; the command line wins.
-    const std::string& from_file = on_line.contains(pair.one) ? pair.other : pair.one;
-    table.reset(command.config, from_file);
-    in_file.erase(from_file);
+  for (auto part = line.begin(); part != line.end();) {
+    const auto end = std::find_if(
+        part, line.end(), [&](const GivenOption& option) { return option.part != part->part; });
+    override_options(command.config, {part, end}, {&in_file, &on_line});
+    part = end;
   }
   command.given = in_file;
   command.given.insert(on_line.begin(), on_line.end());
@@ -131,7 +147,8 @@ std::string train_help(HelpDetail detail) {
       "where an earlier job stopped.\n\n"
       "  --config FILE   read options from a file, one name=value a line; the command line "
       "overrides it\n"
-      "  --print-config  print the configuration as such a file, and exit\n";
+      "  --print-config  print the configuration as such a file, and exit\n"
+      "  --override      options after this word replace those of the same name before it\n";
   if (detail == HelpDetail::all) return text + table.help();
   const std::set<std::string> first{"model",     "data", "synthetic", "epochs", "batch-size",
                                     "precision", "lr",   "run-dir",   "device", "save-every"};

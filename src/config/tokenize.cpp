@@ -56,22 +56,25 @@ std::vector<std::string> spell_out_switches(const std::vector<std::string>& args
   return result;
 }
 
-void refuse_repetition(std::vector<GivenOption>& given, const std::string& name,
-                       const std::string& value) {
-  const auto same = std::find_if(given.begin(), given.end(),
-                                 [&](const GivenOption& option) { return option.name == name; });
+/// Adds an option. It replaces one of the same name in an earlier part; in the same part, that is
+/// refused.
+void add(std::vector<GivenOption>& given, GivenOption added) {
+  const auto same = std::find_if(given.begin(), given.end(), [&](const GivenOption& option) {
+    return option.name == added.name;
+  });
   if (same != given.end()) {
-    fail(ExitStatus::usage, "--{} is given twice, as '{}' and '{}' (only one can hold); drop one",
-         name, same->value, value);
+    if (same->part == added.part) {
+      fail(ExitStatus::usage, "--{} is given twice, as '{}' and '{}' (only one can hold); drop one",
+           added.name, same->value, added.value);
+    }
+    given.erase(same);
   }
-  given.push_back({.name = name, .value = value});
+  given.push_back(std::move(added));
 }
 
-}  // namespace
-
-TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
-                                       const std::vector<OptionName>& known,
-                                       bool allow_positional) {
+/// Adds the options of one part of a command line.
+void tokenize_part(const std::vector<std::string>& args, const std::vector<OptionName>& known,
+                   bool allow_positional, std::size_t part, TokenizedOptions& result) {
   namespace style = po::command_line_style;
   const po::options_description description = describe(known);
   po::parsed_options parsed(&description);
@@ -84,7 +87,6 @@ TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
   } catch (const po::error& error) {
     fail(ExitStatus::usage, "{} (the command line does not parse); see --help", error.what());
   }
-  TokenizedOptions result;
   for (const po::option& option : parsed.options) {
     const std::string& token =
         option.original_tokens.empty() ? option.string_key : option.original_tokens.front();
@@ -105,10 +107,27 @@ TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
     if (option.unregistered) {
       refuse_unknown(token.substr(2, token.find('=') - 2), known, "");
     }
-    refuse_repetition(result.options, option.string_key,
-                      option.value.empty() ? std::string() : option.value.front());
+    add(result.options, {.name = option.string_key,
+                         .value = option.value.empty() ? std::string() : option.value.front(),
+                         .part = part});
   }
-  return result;
+}
+
+}  // namespace
+
+TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
+                                       const std::vector<OptionName>& known,
+                                       bool allow_positional) {
+  TokenizedOptions result;
+  const auto last = std::find(args.begin(), args.end(), "--");  // only arguments follow it
+  auto begin = args.begin();
+  for (std::size_t part = 0;; ++part) {
+    const auto marker = std::find(begin, last, override_marker);
+    const bool is_last = marker == last;
+    tokenize_part({begin, is_last ? args.end() : marker}, known, allow_positional, part, result);
+    if (is_last) return result;
+    begin = marker + 1;
+  }
 }
 
 std::vector<GivenOption> tokenize_config(const std::string& text,
@@ -126,7 +145,8 @@ std::vector<GivenOption> tokenize_config(const std::string& text,
   std::vector<GivenOption> given;
   for (const po::option& option : parsed.options) {
     if (option.unregistered) refuse_unknown(option.string_key, known, " in " + source);
-    refuse_repetition(given, option.string_key, option.value.empty() ? "" : option.value.front());
+    add(given, {.name = option.string_key,
+                .value = option.value.empty() ? std::string() : option.value.front()});
   }
   return given;
 }

@@ -4,6 +4,7 @@
 #include "lockstep/config/option_table.hpp"
 
 #include <cmath>
+#include <utility>
 
 using namespace lockstep;
 using test::contains;
@@ -108,6 +109,36 @@ BOOST_AUTO_TEST_CASE(a_repeated_option_is_refused_with_both_values) {
   BOOST_TEST(contains(message, "'3'"));
   BOOST_TEST(contains(message, "'4'"));
   BOOST_TEST(contains(refusal([] { parse({"--sugar", "--no-sugar"}); }), "--sugar is given twice"));
+}
+
+BOOST_AUTO_TEST_CASE(options_after_override_replace_those_of_the_same_name) {
+  const auto parsed =
+      tea_options().parse({"--cups", "3", "kitchen", "--sugar", "--leaf=black", "--override",
+                           "--cups=4", "--no-sugar", "--override", "--cups", "5"},
+                          /*allow_positional=*/true);
+
+  BOOST_TEST((parsed.value ==
+              Tea{.leaf = "black", .cups = 5, .minutes = 2.5, .sugar = false, .pot = true}));
+  BOOST_TEST((parsed.given == std::set<std::string>{"cups", "leaf", "sugar"}));
+  BOOST_TEST((parsed.positional == std::vector<std::string>{"kitchen"}));
+  BOOST_TEST(
+      (parse({"--override", "--override", "--cups", "3", "--override"}).value == Tea{.cups = 3}));
+}
+
+BOOST_AUTO_TEST_CASE(a_repetition_on_one_side_of_override_is_refused) {
+  for (const auto& [args, values] :
+       {std::pair<std::vector<std::string>, const char*>{
+            {"--cups", "3", "--cups", "4", "--override", "--cups", "5"}, "'3' and '4'"},
+        {{"--cups", "3", "--override", "--cups=4", "--cups=5"}, "'4' and '5'"}}) {
+    BOOST_TEST(contains(refusal([&] { parse(args); }), values));
+  }
+  BOOST_TEST(contains(refusal([] { parse({"--cups", "--override", "3"}); }), "cups"));
+}
+
+BOOST_AUTO_TEST_CASE(override_after_the_last_option_is_an_argument) {
+  const auto parsed = tea_options().parse({"--", "--override"}, /*allow_positional=*/true);
+
+  BOOST_TEST((parsed.positional == std::vector<std::string>{"--override"}));
 }
 
 BOOST_AUTO_TEST_CASE(positional_arguments_keep_their_order) {

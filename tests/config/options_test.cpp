@@ -415,6 +415,56 @@ BOOST_AUTO_TEST_CASE(one_of_an_exclusive_pair_replaces_the_other_of_the_file) {
   BOOST_TEST(resumed.config.init_from == "");
 }
 
+BOOST_AUTO_TEST_CASE(override_replaces_options_of_the_line_and_of_the_file) {
+  const ParsedCommand command = with_file(
+      "lr=0.5\nepochs=3\nnesterov=true\n",
+      {"--lr", "0.7", "--nesterov", "--seed=1", "--override", "--seed", "2", "--no-nesterov"});
+
+  Config expected;
+  expected.lr = 0.7;
+  expected.epochs = 3;
+  expected.seed = 2;
+  BOOST_TEST((command.config == expected));
+  BOOST_TEST((command.given == std::set<std::string>{"epochs", "lr", "nesterov", "seed"}));
+  BOOST_TEST((command.only_on_line == std::set<std::string>{"seed"}));
+}
+
+BOOST_AUTO_TEST_CASE(override_replaces_the_other_of_an_exclusive_pair) {
+  const std::vector<std::string> line{"--batch-size", "4", "--override", "--global-batch-size",
+                                      "64"};
+  const ParsedCommand once = parse_train_options(line);
+  std::vector<std::string> longer = line;
+  longer.insert(longer.end(), {"--override", "--batch-size=8"});
+  const ParsedCommand twice = parse_train_options(longer);
+
+  BOOST_TEST(once.config.batch_size == 0);
+  BOOST_TEST(once.config.global_batch_size == 64);
+  BOOST_TEST((once.given == std::set<std::string>{"global-batch-size"}));
+  BOOST_TEST((once.only_on_line == once.given));
+  BOOST_TEST(twice.config.batch_size == 8);
+  BOOST_TEST(twice.config.global_batch_size == 0);
+  BOOST_TEST((twice.given == std::set<std::string>{"batch-size"}));
+  const std::string both = refusal([&] {
+    parse({"--seed", "1", "--override", "--batch-size", "4", "--global-batch-size", "64"});
+  });
+  BOOST_TEST(contains(both, "both given"));
+}
+
+BOOST_AUTO_TEST_CASE(override_names_another_file) {
+  const auto text_of = [](const std::string& path) {
+    return path == "two.ini" ? "epochs=2\n" : "epochs=1\nseed=1\n";
+  };
+  const ParsedCommand command = parse_train_options(
+      {"--config", "one.ini", "--lr=0.7", "--override", "--config=two.ini", "--print-config"},
+      text_of);
+
+  Config expected;
+  expected.epochs = 2;
+  expected.lr = 0.7;
+  BOOST_TEST((command.config == expected));
+  BOOST_TEST(command.print_config);
+}
+
 BOOST_AUTO_TEST_CASE(init_from_is_allowed_with_resume_auto_and_none) {
   BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).resume == "none");
   BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).init_from == "w.h5");
@@ -545,12 +595,12 @@ BOOST_AUTO_TEST_CASE(the_first_help_fits_a_screen_and_names_the_rest) {
        found != std::sregex_iterator(); ++found) {
     shown.insert((*found)[1]);
   }
-  BOOST_TEST(shown.size() == 12U);  // with --config and --print-config
+  BOOST_TEST(shown.size() == 13U);  // with the three that are of no member
   const auto names = train_options().names();
   for (const std::string& name : shown) {
     const bool known =
         std::ranges::any_of(names, [&](const auto& each) { return each.name == name; });
-    BOOST_TEST((known || name == "config" || name == "print-config"), name);
+    BOOST_TEST((known || name == "config" || name == "print-config" || name == "override"), name);
   }
   BOOST_TEST(std::ranges::count(help, '\n') <= 40);
   BOOST_TEST(contains(help, "--help all shows " + std::to_string(names.size() - 10) + " more"));

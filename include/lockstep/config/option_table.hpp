@@ -17,7 +17,11 @@ namespace lockstep {
 struct GivenOption {
   std::string name;
   std::string value;
+  std::size_t part = 0;  ///< of the command line: number of markers before it
 };
+
+/// Options after this word replace those of the same name before it.
+inline constexpr const char* override_marker = "--override";
 
 /// The command line's options and arguments before they are matched to a struct's members.
 struct TokenizedOptions {
@@ -31,7 +35,8 @@ struct OptionName {
 };
 
 /// Uses Boost.Program_options: `--name value`, `--name=value`, switches. No abbreviations.
-/// Error(usage) for unknown options (with the nearest known one), missing values and repetitions.
+/// Error(usage) for unknown options (with the nearest known one), missing values and repetitions
+/// without override_marker between them.
 [[nodiscard]] TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
                                                      const std::vector<OptionName>& known,
                                                      bool allow_positional);
