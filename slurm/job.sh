@@ -2,7 +2,7 @@
 # Code common to the job scripts; sourced, never run. docs/slurm.md explains each part.
 #
 #   load_machine NAME    reads the settings of one machine: a file (with a slash), NAME.env of the site or of machines/, or the default
-#   resolve_run          sets run_dir from the array `training`; an element of a job array trains the seed of its number, or `variant`
+#   resolve_run          sets run_dir from the array `training`; an element of a job array trains the seed of its number, unless `variant` is set
 #   launch COMMAND...    runs the ranks with the machine's launcher; forwards signals; sets `status`
 #   finish RUN_DIR ...   ends the job: submits it again if the run can resume, and exits with `status`
 #
@@ -295,7 +295,7 @@ read_options() {
   training+=("$@" "${options[@]}")
 }
 
-# Sets run_dir from `training`. Each element of an array uses its number as the seed, or has a variant, and a separate directory.
+# Sets run_dir from `training`. Each element of an array uses its number as the seed, and a separate directory.
 resolve_run() {
   local -
   set -euo pipefail
@@ -306,7 +306,10 @@ resolve_run() {
   configuration=$answer
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
-  [ -z "$element" ] || separate_element
+  if [ -n "$element" ] && [ -z "$variant" ]; then
+    run_dir=${run_dir%/}-seed-$element
+    training+=(--override --seed "$element" --run-dir "$run_dir")
+  fi
   limit_time "$(sed -n 's/^time-limit=\([0-9]*\).*/\1/p' <<<"$configuration")"
   log_size=$(size_of_log)
   reserve_spares
@@ -331,16 +334,6 @@ log_from() {
     dd if="$log" bs=1M iflag=nofollow,nonblock,skip_bytes skip="$1" status=none 2>/dev/null
 }
 is_complete() { logged 'finished at step|nothing to do: step'; }
-
-separate_element() {
-  if [ -n "$variant" ]; then
-    run_dir=${run_dir%/}/$variant
-  else
-    run_dir=${run_dir%/}-seed-$element
-    training+=(--override --seed "$element")
-  fi
-  training+=(--override --run-dir "$run_dir")
-}
 
 # limit_time SECONDS: lets the ranks save and stop before the scheduler ends the job, or after SECONDS (0: no own limit) if that
 # is earlier.

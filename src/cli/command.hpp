@@ -39,6 +39,7 @@ ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);
 ExitStatus run_report(Invocation& invocation);
 ExitStatus run_scale(Invocation& invocation);
+ExitStatus run_sweep(Invocation& invocation);
 ExitStatus run_watch(Invocation& invocation);
 
 /// Whether `--help` or `-h` is among the arguments.

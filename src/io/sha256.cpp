@@ -27,32 +27,52 @@ void check(int result, const char* call) {
   }
 }
 
+class Digest final {
+ public:
+  Digest() : context_(EVP_MD_CTX_new()) {
+    check(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
+  }
+  void add(const char* bytes, std::size_t count) {
+    check(EVP_DigestUpdate(context_.get(), bytes, count), "EVP_DigestUpdate");
+  }
+  /// In hexadecimal. Call once.
+  std::string text() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned int size = 0;
+    check(EVP_DigestFinal_ex(context_.get(), digest.data(), &size), "EVP_DigestFinal_ex");
+    std::string text;
+    text.reserve(2 * std::size_t{size});
+    for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, FreeDigest> context_;
+};
+
 }  // namespace
+
+std::string sha256_of(std::string_view text) {
+  Digest digest;
+  digest.add(text.data(), text.size());
+  return digest.text();
+}
 
 std::string sha256_of_file(const std::string& path) {
   const Descriptor file = open_input(path);
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  const std::unique_ptr<EVP_MD_CTX, FreeDigest> context(EVP_MD_CTX_new());
-  check(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
-  std::vector<unsigned char> piece(piece_bytes);
+  Digest digest;
+  std::vector<char> piece(piece_bytes);
   for (;;) {
     const ssize_t count = ::read(file.get(), piece.data(), piece.size());
-    if (count == 0) break;
+    if (count == 0) return digest.text();
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
            std::strerror(errno));
     }
-    check(EVP_DigestUpdate(context.get(), piece.data(), static_cast<std::size_t>(count)),
-          "EVP_DigestUpdate");
+    digest.add(piece.data(), static_cast<std::size_t>(count));
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  check(EVP_DigestFinal_ex(context.get(), digest.data(), &size), "EVP_DigestFinal_ex");
-  std::string text;
-  text.reserve(2 * std::size_t{size});
-  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
 }
 
 }  // namespace lockstep

@@ -35,8 +35,8 @@ def write_idx(folder, part, count, side):
 
 def help_and_usage():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
-    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor", "usage:"])
-    for command in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor"):
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
         check(LOCKSTEP, [command, "--help", "all"], 0, prints=["lockstep " + command, "--"])
     top = pathlib.Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def help_and_usage():
     expect(page.count("\n  --") > 90 and page == kept, "docs/options.md matches the output of scripts/options-page")
     print("\n".join(difflib.unified_diff(kept.splitlines(), page.splitlines(), "docs/options.md", "scripts/options-page", n=0, lineterm="")))
     for ranks in (None, 3):
-        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "export-metrics", "bench", "scale", "doctor"))])
+        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
     tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
     expect(len(tries) == 1, f"one suggested command: {said}")
@@ -260,6 +260,39 @@ def memory_is_bounded(folder):
     expect(large - small < 40, "memory does not grow with the data")
 
 
+def sweeping(folder):
+    """`lockstep sweep`: its list, its files and the options that it prints, which train takes."""
+    file, base, victim = folder / "rates.txt", folder / "rates", folder / "victim"
+    text = "# rates\n--lr=0.05\r\n\n--seed 2\t--lr 0.1\n"
+    common = ["--synthetic", "--model", "mlp", "--image-size", 8, "--classes", 4, "--seed", 1, "--max-steps", 2, "--run-dir", base]
+    file.write_text(text)
+    victim.write_text("kept")
+    base.mkdir()
+    for name in (".sweep", ".sweep-1", "lr-0.05"):
+        (base / name).symlink_to(victim)
+    printed = check(LOCKSTEP, ["sweep", file, *common, "--line", 2], 0)
+    expect(printed.splitlines()[-7:] == ["--override", "--seed", "2", "--lr", "0.1", "--override", f"--run-dir={base}/lr-0.1_seed-2"], f"the options of line 2: {printed}")
+    check(LOCKSTEP, ["train", *printed.splitlines()], 0)
+    printed = check(LOCKSTEP, ["sweep", file, *common], 0, prints=["\ncompare them by: lockstep compare "])
+    expect(re.sub(" +", " ", printed).startswith(f" 1 {base}/lr-0.05 to run\n 2 {base}/lr-0.1_seed-2 finished\n"), f"the list: {printed}")
+    runs = json.loads(check(LOCKSTEP, ["sweep", file, *common, "--json", "--override", "--max-steps", 3], 0))["runs"]
+    expect([(run["finished"], run["status"], run["step"]) for run in runs] == [(False, "", 0), (False, "finished", 2)], f"with a later end: {runs}")
+    numbers, copy = check(LOCKSTEP, ["sweep", file, "--write", "--max-parallel", 3, *common], 0, says=["finished"]).splitlines()
+    expect(numbers == "1-1%3" and pathlib.Path(copy).read_text() == "--lr=0.05\n", f"the lines of runs that have not finished: {numbers} {copy}")
+    file.write_text("--seed 2 --lr 0.1\n")
+    expect(check(LOCKSTEP, ["sweep", file, "--write", *common], 0) == "", "nothing is written when all have finished")
+    expect(sorted(path.name for path in base.iterdir() if not path.is_symlink()) == [pathlib.Path(copy).name, "lr-0.1_seed-2"], "one new file")
+    expect(victim.read_text() == "kept", "what others have put into the directory is not followed")
+    check(LOCKSTEP, ["sweep", file, *common, "--write", "--override", "--run-dir", victim], 73)
+    check(LOCKSTEP, ["sweep", file, *common, "--line", 2], 64, says=["--line 2 is not in", "1 line"])
+    check(LOCKSTEP, ["sweep", *common], 64, says=["one file (0 are given)"])
+    check(LOCKSTEP, ["sweep", folder / "none", *common], 66)
+    file.write_bytes("--lr 1\n".encode("utf-16"))
+    check(LOCKSTEP, ["sweep", file, *common], 65, says=["UTF-16"])
+    file.write_text("# none\n")
+    check(LOCKSTEP, ["sweep", file, *common], 65, says=["no options in"])
+
+
 def fashion_mnist(folder):
     if not FASHION.is_dir():
         print("skipped fashion-mnist (not installed)")
@@ -276,6 +309,7 @@ with tempfile.TemporaryDirectory(prefix="lockstep-test-") as name:
     packing(path)
     benchmarking(path)
     inspecting(path)
+    sweeping(path)
     fashion_mnist(path)
     try:
         memory_is_bounded(path)

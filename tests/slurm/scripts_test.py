@@ -291,33 +291,6 @@ def logs_are_read_from_files_of_the_run_alone(folder):
     assert read() == ["end"], read()
 
 
-def a_sweep_is_copied_to_a_new_file(folder):
-    """Whatever others have put where the copy goes."""
-    victim, base, file = folder / "victim", folder / "runs", folder / "rates.txt"
-    base.mkdir()
-    file.write_text("--lr 0.1\n--lr 0.2\n")
-    victim.write_text("kept")
-    checksum = subprocess.run(["cksum"], stdin=file.open(), capture_output=True, text=True).stdout.split()[0]
-    for name in (checksum, "known"):
-        (base / f".sweep-{name}").symlink_to(victim)
-    program(folder / "bin" / "sbatch", 'printf "%s\\n" "$@" >&2; echo 7')
-    # With a name that is known, too.
-    program(folder / "bin" / "mktemp", '[ ! -e "$KNOWN" ] || { echo .sweep-known; exit; }; exec /usr/bin/mktemp "$@"')
-    text = (f"{SOURCE}; is_batch() {{ false; }}; source {SCRIPTS}/sweep.sh; lockstep=({LOCKSTEP}) training=(--synthetic --model mlp --run-dir {base}); "
-            f"read_sweep {file}; submit_sweep")
-
-    def submit_with(known):
-        env = {**environment(), "SLURM_JOB_ID": "7", "PATH": f"{folder}/bin:{os.environ['PATH']}", "KNOWN": str(known)}
-        return subprocess.run(["bash", "-c", text], env=env, capture_output=True, text=True, timeout=60)
-
-    done = submit_with(folder / "no")
-    assert done.returncode == 0 and victim.read_text() == "kept", done
-    (copy,) = [path for path in base.iterdir() if not path.is_symlink()]
-    assert copy.read_text() == file.read_text() and str(copy) in done.stderr, done
-    done = submit_with(folder)
-    assert done.returncode == 73 and "cannot copy" in done.stderr and victim.read_text() == "kept", done
-
-
 def a_run_that_finished_earlier_is_not_complete(folder):
     """A finished run that continues with more epochs appends to its log."""
     log = folder / "log" / "rank-00000.log"
@@ -396,6 +369,6 @@ if __name__ == "__main__":
           only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
           hosts_are_named_by_thousands_of_logs,
           fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,
-          nothing_is_written_through_links_in_a_run_directory, logs_are_read_from_files_of_the_run_alone, a_sweep_is_copied_to_a_new_file,
+          nothing_is_written_through_links_in_a_run_directory, logs_are_read_from_files_of_the_run_alone,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])
