@@ -37,6 +37,11 @@ std::optional<std::int64_t> step_behind(const FilePath& link) {
 
 }  // namespace
 
+std::string latest_checkpoint(const FilePath& directory) {
+  std::string name = name_behind(directory / "latest");
+  return step_of(name) ? name : std::string();
+}
+
 CheckpointDirectory::CheckpointDirectory(FilePath path, std::int64_t keep,
                                          std::function<void()> before_change)
     : path_(std::move(path)), keep_(keep), before_change_(std::move(before_change)) {

@@ -38,6 +38,7 @@ ExitStatus run_pack(Invocation& invocation);
 ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);
 ExitStatus run_report(Invocation& invocation);
+ExitStatus run_restart(Invocation& invocation);
 ExitStatus run_scale(Invocation& invocation);
 ExitStatus run_sweep(Invocation& invocation);
 ExitStatus run_watch(Invocation& invocation);

@@ -43,6 +43,14 @@ RunHolder this_process(const std::string& job) {
           .token = random_name()};
 }
 
+/// nullopt: the file is empty.
+std::optional<RunHolder> holder_in(const Descriptor& file) {
+  std::array<char, 4096> bytes{};
+  const ssize_t size = ::pread(file.get(), bytes.data(), bytes.size(), 0);
+  if (size <= 0) return std::nullopt;
+  return parse_run_holder({bytes.data(), static_cast<std::size_t>(size)});
+}
+
 nanoseconds modification_time(const struct stat& status) {
   return std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec);
 }
@@ -53,6 +61,17 @@ std::string job_name() {
   const char* slurm = std::getenv("SLURM_JOB_ID");
   return slurm != nullptr ? fmt::format("Slurm job {}", slurm)
                           : fmt::format("process {}", ::getpid());
+}
+
+bool free_lock_of(const FilePath& lock, std::string_view job) {
+  const Descriptor file = lock.open(O_RDWR);
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_nlink > 1 || try_lock(file) != LockAttempt::got_it) {
+    return false;
+  }
+  const std::optional<RunHolder> holder = holder_in(file);
+  return holder && holder->job == job && ::ftruncate(file.get(), 0) == 0;
 }
 
 DirectoryLock::DirectoryLock(const DirectoryLockOptions& options)
@@ -189,11 +208,7 @@ bool DirectoryLock::is_held() {
 std::optional<RunHolder> DirectoryLock::read_holder() const {
   // By name: opening again makes network file systems ask the server.
   const Descriptor file = lock_.open(O_RDONLY);
-  if (!file) return std::nullopt;
-  std::array<char, 4096> bytes{};
-  const ssize_t size = ::pread(file.get(), bytes.data(), bytes.size(), 0);
-  if (size <= 0) return std::nullopt;
-  return parse_run_holder({bytes.data(), static_cast<std::size_t>(size)});
+  return file ? holder_in(file) : std::nullopt;
 }
 
 nanoseconds DirectoryLock::last_heartbeat() const {

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/log_words.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/run/progress.hpp"
@@ -33,15 +34,15 @@ std::string slowness(const StragglerReport& report) {
   const std::string rank = fmt::format("rank {} ({})", slow.rank, report.host);
   if (slow.by == Straggler::By::gpu) {
     return fmt::format(
-        "{} is slow: its GPU takes {:.1f} times the median rank's for forward and backward ({:.1f} "
+        "{} {}: its GPU takes {:.1f} times the median rank's for forward and backward ({:.1f} "
         "ms a step); nvidia-smi -q -d PERFORMANCE there tells why its clocks are low",
-        rank, slow.factor, 1e3 * report.times.gpu.p50);
+        rank, log_words::slow, slow.factor, 1e3 * report.times.gpu.p50);
   }
   const double own = report.times.data.p50 + report.times.compute.p50;
   return fmt::format(
-      "{} is slow: {:.1f} times the median rank's own time a step (data {:.1f} times, compute "
+      "{} {}: {:.1f} times the median rank's own time a step (data {:.1f} times, compute "
       "{:.1f} times; {:.1f} ms)",
-      rank, slow.factor, slow.data, slow.compute, 1e3 * own);
+      rank, log_words::slow, slow.factor, slow.data, slow.compute, 1e3 * own);
 }
 
 std::string phases_text(const PhaseTimes& times) {
@@ -222,8 +223,8 @@ void RunReporter::straggler(const StragglerReport& report) {
   // In every rank's log, the lines about thousands of slow ranks would be millions.
   const int rank = impl_->options.grid.rank;
   if (rank != 0 && rank != slow.rank) return;
-  warn(fmt::format("epoch {}: {}; exclude it with --exclude={}", report.epoch + 1, slowness(report),
-                   host_list({report.host})));
+  warn(fmt::format("epoch {}: {}; exclude it with {}{}", report.epoch + 1, slowness(report),
+                   log_words::exclude, host_list({report.host})));
   if (!impl_->keeps_record()) return;
   const auto summary = [](const TimeSummary& time) -> Json {
     return {{"p50", time.p50}, {"max", time.max}};

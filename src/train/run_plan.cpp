@@ -78,11 +78,6 @@ std::vector<double> per_channel(const std::vector<double>& given, const std::vec
   return values;
 }
 
-std::int64_t batch_of_ranks(const Config& config, int world_size) {
-  const std::int64_t batch = config.batch_size != 0 ? config.batch_size : default_batch_size;
-  return batch * world_size * config.accumulate;
-}
-
 template <typename T>
 void check_same(const char* what, const T& now, const T& before) {
   if (now != before) {
@@ -94,6 +89,12 @@ void check_same(const char* what, const T& now, const T& before) {
 }
 
 }  // namespace
+
+std::int64_t new_global_batch(const Config& config, std::int64_t world_size) {
+  if (config.global_batch_size != 0) return config.global_batch_size;
+  const std::int64_t batch = config.batch_size != 0 ? config.batch_size : default_batch_size;
+  return batch * world_size * config.accumulate;
+}
 
 RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size) {
   RunPlan plan;
@@ -128,8 +129,7 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   c.std = per_channel(config.std, data.std, c.channels, "std");
   if (c.val_data.empty()) c.val_data = c.data;
   if (c.run_dir.empty()) c.run_dir = "runs/" + c.model;
-  plan.global_batch =
-      config.global_batch_size != 0 ? config.global_batch_size : batch_of_ranks(config, world_size);
+  plan.global_batch = new_global_batch(config, world_size);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/config/unlikely_values.hpp"
+#include "lockstep/core/log_words.hpp"
 #include "lockstep/health/job_end.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/health/run_watch.hpp"
@@ -229,9 +230,8 @@ void Run::open_validation() {
 
 TrainingResult Run::nothing_to_do() {
   reporter_->say(
-      fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
-                  "--max-steps to continue)",
-                  state_.step));
+      fmt::format("{} {} is the configured end (raise --epochs or --max-steps to continue)",
+                  log_words::nothing_to_do, state_.step));
   return {.status = ExitStatus::ok,
           .step = state_.step,
           .run_dir = plan_.plan.config.run_dir,

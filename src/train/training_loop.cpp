@@ -2,6 +2,7 @@
 
 #include "hybrid_advice.hpp"
 #include "lockstep/core/exit_advice.hpp"
+#include "lockstep/core/log_words.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "run_schedule.hpp"
@@ -127,7 +128,8 @@ void TrainingLoop::leave_with_data_error() {
     });
   } catch (const Error& error) {
     if (error.status() == ExitStatus::stopped) {
-      parts_.reporter.stopped(state_.step, state_.epoch, "stopped on request");
+      parts_.reporter.stopped(state_.step, state_.epoch,
+                              std::string(log_words::stopped_on_request));
     }
     throw;
   }
@@ -148,9 +150,9 @@ void TrainingLoop::end_run() {
         fmt::format("slow hosts of this run: --exclude={}", host_list(stragglers_.slow_hosts())));
   }
   parts_.reporter.stopped(state_.step, state_.epoch,
-                          complete       ? "finished"
-                          : out_of_time_ ? "stopped before the time limit"
-                                         : "stopped on request");
+                          std::string(complete       ? log_words::finished
+                                      : out_of_time_ ? log_words::stopped_in_time
+                                                     : log_words::stopped_on_request));
   if (!complete) parts_.reporter.say(advice_after(ExitStatus::stopped));
 }
 

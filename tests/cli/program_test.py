@@ -35,8 +35,8 @@ def write_idx(folder, part, count, side):
 
 def help_and_usage():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
-    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor", "usage:"])
-    for command in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor"):
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "restart", "export-metrics", "bench", "scale", "doctor", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "restart", "export-metrics", "bench", "scale", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
         check(LOCKSTEP, [command, "--help", "all"], 0, prints=["lockstep " + command, "--"])
     top = pathlib.Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def help_and_usage():
     expect(page.count("\n  --") > 90 and page == kept, "docs/options.md matches the output of scripts/options-page")
     print("\n".join(difflib.unified_diff(kept.splitlines(), page.splitlines(), "docs/options.md", "scripts/options-page", n=0, lineterm="")))
     for ranks in (None, 3):
-        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor"))])
+        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "restart", "export-metrics", "bench", "scale", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
     tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
     expect(len(tries) == 1, f"one suggested command: {said}")

@@ -479,3 +479,43 @@ BOOST_AUTO_TEST_CASE(a_lock_with_a_second_hard_link_is_refused) {
   BOOST_TEST(has(why, "it has 2 hard links"), why);
   BOOST_TEST(read_file(directory / "victim") == "text");
 }
+
+BOOST_AUTO_TEST_CASE(only_a_free_lock_of_the_same_job_is_emptied) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "lock";
+  const auto text_after = [&](const std::string& holder) {
+    const std::string text = R"({"job":")" + holder + R"(","host":"node2"})";
+    write_file(path, text);
+    const bool freed = free_lock_of(OpenDirectory(directory.path()) / "lock", "Slurm job 7");
+    BOOST_TEST(freed == read_file(path).empty());
+    BOOST_TEST((freed || read_file(path) == text));
+    return read_file(path);
+  };
+
+  BOOST_TEST(text_after("Slurm job 7").empty());
+  BOOST_TEST(!text_after("Slurm job 77").empty());
+  const int held = ::open(path.c_str(), O_RDWR);
+  BOOST_REQUIRE(::flock(held, LOCK_EX) == 0);
+  BOOST_TEST(!text_after("Slurm job 7").empty());
+  ::close(held);
+  BOOST_TEST(text_after("Slurm job 7").empty());
+  BOOST_TEST(!free_lock_of(OpenDirectory(directory.path()) / "absent", "Slurm job 7"));
+}
+
+BOOST_AUTO_TEST_CASE(a_lock_that_leads_elsewhere_is_not_emptied) {
+  const std::string text = R"({"job":"Slurm job 7","host":"node2"})";
+  for (const auto& link : {+[](const std::string&to, const std::string&at) {
+                             std::filesystem::create_symlink(to, at);
+                           },
+                           +[](const std::string&to, const std::string&at) {
+                             std::filesystem::create_hard_link(to, at);
+                           }}) {
+    const TemporaryDirectory directory;
+    write_file(directory / "victim", text);
+    std::filesystem::create_directory(directory / "run");
+    link(directory / "victim", directory / "run/lock");
+
+    BOOST_TEST(!free_lock_of(OpenDirectory(directory / "run") / "lock", "Slurm job 7"));
+    BOOST_TEST(read_file(directory / "victim") == text);
+  }
+}

@@ -14,7 +14,7 @@ except ImportError as missing:
     sys.exit(77)
 
 # The options of train are in tests/config/options_test.cpp.
-COMMANDS = ("eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "export-metrics", "bench", "scale", "doctor")
+COMMANDS = ("eval", "pack", "inspect", "export", "watch", "report", "compare", "sweep", "restart", "export-metrics", "bench", "scale", "doctor")
 
 
 def what_each_option_takes_is_said_when_a_value_is_refused(folder):

@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// The checkpoint that `latest` of such a directory names; empty: none.
+[[nodiscard]] std::string latest_checkpoint(const FilePath& directory);
+
 /// `checkpoints/` of a run: step-00012345.h5 files, and `latest` and `best` (core/file_link.hpp),
 /// replaced atomically. Used on rank 0 only.
 class CheckpointDirectory final {

@@ -12,7 +12,7 @@ namespace lockstep {
 /// (docs/exit-status.md).
 enum class ExitStatus : int {
   ok = 0,
-  unfit = 1,          ///< `lockstep doctor`: something would stop a run
+  unfit = 1,          ///< `doctor`: something would stop a run; `restart`: no restart
   usage = 64,         ///< bad usage or configuration, impossible combination
   bad_input = 65,     ///< input exists but is wrong
   no_input = 66,      ///< input is absent or unreadable

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace lockstep {
@@ -31,6 +32,10 @@ struct DirectoryLockOptions {
 
 /// "Slurm job 1234" inside one, else "process 5678".
 [[nodiscard]] std::string job_name();
+
+/// Empties a lock file that names `job` if no process holds it: the job's earlier ranks are gone,
+/// and new ones on other hosts need not wait until the lock is stale. Whether it did.
+bool free_lock_of(const FilePath& lock, std::string_view job);
 
 /// A directory that one live job writes to, held as long as this object lives.
 ///

@@ -26,6 +26,9 @@ struct RunPlan {
   std::int64_t global_batch = 0;
 };
 
+/// Samples per update of a new run over all ranks.
+[[nodiscard]] std::int64_t new_global_batch(const Config& config, std::int64_t world_size);
+
 /// Pure. Error(usage), with the values, if options do not match the data: fewer classes than the
 /// data set, different channels or image size, images larger than --eval-resize. The global batch
 /// is a new run's; a resumed run may keep another one, so check_global_batch() is separate.

@@ -1,6 +1,7 @@
 #include "judge.hpp"
 
 #include "judge_devices.hpp"
+#include "lockstep/core/log_words.hpp"
 #include "lockstep/core/name_list.hpp"
 
 #include <fmt/format.h>
@@ -81,11 +82,11 @@ class Diagnosis final {
     std::string_view why;
     double RankReport::*seconds;
   };
-  static constexpr Wording silent{"was last heard of", "ago, in",
+  static constexpr Wording silent{log_words::silent, "ago, in",
                                   " (its process is stopped or ended, or its node is out of reach)",
                                   &RankReport::silent};
-  static constexpr Wording late{"has been late for", "in", "", &RankReport::idle};
-  static constexpr Wording alone{"has waited by itself for", "in",
+  static constexpr Wording late{log_words::late, "in", "", &RankReport::idle};
+  static constexpr Wording alone{log_words::alone, "in",
                                  " (the ranks do not make the same collectives; "
                                  "--debug-collectives names the first that differs)",
                                  &RankReport::idle};
@@ -230,8 +231,8 @@ std::string describe(const PhaseBoard::Reading& reading) {
 }
 
 std::string describe_loss(const RankReport& lost, const std::string& name, bool silent) {
-  return fmt::format("{} is gone ({}; last heard of in {}); look into its log and the node's", name,
-                     silent ? "its node does not answer" : "its process ended",
+  return fmt::format("{} {} ({}; last heard of in {}); look into its log and the node's", name,
+                     log_words::gone, silent ? log_words::no_answer : "its process ended",
                      describe(lost.reading));
 }
 
