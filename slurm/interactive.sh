@@ -2,14 +2,10 @@
 # interactive.sh [--machine NAME] COMMAND [OPTIONS...]: lockstep COMMAND on all ranks of an allocation, from its shell.
 #   salloc --nodes=2 --ntasks-per-node=4 --cpus-per-task=8
 #   slurm/interactive.sh train --model resnet50 --data shards/ --run-dir runs/try
-# job.sh is beside this script, of which Slurm runs a copy, or in LOCKSTEP_SLURM; never in a directory such as /tmp, or where it was submitted.
-original=$0
-[[ $0 != */slurm_script ]] || original=$(env -u SLURM_CLUSTERS scontrol show job "$SLURM_JOB_ID" | env sed -n '/^ *Command=\//{s//\//p;q}')
-found=$(env readlink -e "${original%" $*"}") found=${found%/*}
+found=$(env readlink -e "$0") found=${found%/*}
 [[ -n $found && ! -k $found && -r $found/job.sh ]] || found=${LOCKSTEP_SLURM:-}
-[[ $found == /* && ! -k $found && -r $found/job.sh ]] || { echo "error: no job.sh beside '$original' or in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (directories such as /tmp do not count); module load lockstep, or set LOCKSTEP_SLURM to the absolute path of slurm/" >&2; exit 66; }
-# shellcheck source-path=SCRIPTDIR source=job.sh
-source "$found/job.sh"
+[[ $found == /* && ! -k $found && -r $found/job.sh ]] || { echo "error: no job.sh beside '$0' or in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (directories such as /tmp do not count); module load lockstep, or set LOCKSTEP_SLURM to the absolute path of slurm/" >&2; exit 66; }
+. "$found/job.sh"
 interactive=1 name=
 if [ "${1:-}" = --machine ]; then
   name=${2:-}

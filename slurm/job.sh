@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2317
 # Code common to the job scripts; sourced, never run. docs/slurm.md explains each part.
 #
 #   load_machine NAME    reads the settings of one machine: a file (with a slash), NAME.env of the site or of machines/, or the default
@@ -18,6 +18,13 @@
 #   submit_again ...     runs the job again after this one has ended, with these arguments of the job script
 #
 # Code of sites and users runs without strict mode: only the functions that job scripts call are strict, by `local -`.
+
+# Functions of users in place of the commands used here: exported ones, or those of their start-up files.
+unset_functions() {
+  builtin unset -f awk basename cat cd date dd echo env exit export find flock grep head id kill local ls mkdir mv od printf read readlink \
+    rm sed set shopt sleep sort source stat tail test timeout tr trap true type unset wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
+}
+unset_functions
 
 variant='' interactive='' told='' phase='before the ranks were started'
 say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job${variant:+ ($variant)}" "$*"; }
@@ -102,23 +109,17 @@ trap_signals
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
 unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE "${!OMPI_MCA_ess@}" "${!OMPI_MCA_orte_ess@}" \
-  OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir}
+  OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir} OMPI_{UNIVERSE_SIZE,COMMAND,ARGV,FIRST_RANKS,FILE_LOCATION}
 export -n SHELLOPTS BASHOPTS
 export PATH # where a shell has none, bash keeps its own to itself
 set +efknuv +o pipefail +o posix
 shopt -u failglob nullglob nocasematch
-# Functions of users in place of the commands used here: exported ones, or those of their start-up files.
-unset_functions() {
-  unset -f awk basename cat cd date dd echo env exit find flock grep head id kill local ls mkdir mv od printf read readlink rm sed set \
-    sleep sort source stat tail test timeout tr trap true type wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
-}
-unset_functions
 
 # Slurm names its copy of a job script so; only that script is a job's own.
 is_batch() { [[ $0 == */slurm_script ]]; }
 
 # The scheduler of this job. Variables of another one's job may be inherited: then the nearest process above this one that belongs to a
-# scheduler decides. Outside jobs, the commands that are here do. `launched`: a launcher is above this process.
+# scheduler decides. Outside jobs, the commands that are here do. `under_launcher`: a launcher is above it.
 find_scheduler() {
   local pid=$$ stat name found=()
   [ -z "${SLURM_JOB_ID:-}" ] || found+=(slurm)
@@ -130,7 +131,7 @@ find_scheduler() {
   scheduler=${found[0]:-$scheduler} name=
   while [[ ${#found[@]} -gt 0 && -z $name && $pid -gt 1 ]] && { read -r stat <"/proc/$pid/stat"; } 2>/dev/null; do
     case ${stat#*(} in
-      mpirun* | mpiexec* | orte* | prte* | hydra_* | pmi_proxy* | jsm* | flux-shell*) launched=1 ;;
+      mpirun* | mpiexec* | orte* | prte* | hydra_* | pmi_proxy* | jsm* | flux-shell*) under_launcher=1 ;;
       slurmstepd\)* | salloc\)*) name=slurm ;;
       flux-*) name=flux ;;
       pbs_mom\)*) name=pbs ;;
@@ -147,17 +148,14 @@ find_scheduler() {
 }
 
 # What the file of a scheduler need not define.
-# shellcheck disable=SC2317
-{
-  why_not_here() { wrong_start; }
-  ran_out_of_memory() { return 1; }
-  why_not_again() { told_to_end; }
-}
+why_not_here() { wrong_start; }
+ran_out_of_memory() { return 1; }
+why_not_again() { told_to_end; }
 
 # why_not_here where the scheduler does not tell.
 wrong_start() {
   reason=
-  if [ -n "$launched" ]; then
+  if [ -n "$under_launcher" ]; then
     reason="a launcher of ranks has started this script; leave the launcher out: the script starts the ranks"
   elif [ -n "$in_shell" ] && [ -z "$interactive" ]; then
     reason="$0 runs in the shell of $in_shell; submit it, or start interactive.sh in this shell"
@@ -197,16 +195,13 @@ found_by="beside the script"
 LOCKSTEP_SLURM=${BASH_SOURCE[0]%/*}
 first_job=${LOCKSTEP_FIRST_JOB:-} # the first of the jobs of this run; not for jobs that are submitted from this one
 unset LOCKSTEP_FIRST_JOB
-job=none element='' foreign='' in_shell='' launched=''
+job=none element='' foreign='' in_shell='' under_launcher=''
 find_scheduler
-# shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
+# shellcheck source=schedulers/slurm.sh
 source "$LOCKSTEP_SLURM/schedulers/$scheduler.sh"
 [ -z "$foreign" ] || say "unset variables of another job, of:$foreign"
-# shellcheck source-path=SCRIPTDIR source=machine.sh
 source "$LOCKSTEP_SLURM/machine.sh"
-# shellcheck source-path=SCRIPTDIR source=resubmit.sh
 source "$LOCKSTEP_SLURM/resubmit.sh"
-# shellcheck source-path=SCRIPTDIR source=spares.sh
 source "$LOCKSTEP_SLURM/spares.sh"
 
 # --- the ranks -------------------------------------------------------------------------------------------------------
@@ -287,13 +282,6 @@ launch() {
 }
 
 # --- the run ---------------------------------------------------------------------------------------------------------
-
-# Adds the arguments; or the options in LOCKSTEP_OPTIONS, where the scheduler passes no arguments to a script.
-read_options() {
-  local options
-  read -ra options <<<"${LOCKSTEP_OPTIONS:-}"
-  training+=("$@" "${options[@]}")
-}
 
 # Sets run_dir from `training`. Each element of an array uses its number as the seed, and a separate directory.
 resolve_run() {

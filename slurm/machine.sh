@@ -28,7 +28,8 @@ load_machine() {
   read_allocation
   default_settings
   find_machine "${1:-}"
-  remember_variables
+  declare -gA variables=()
+  for exported_name in $(compgen -v); do variables[$exported_name]=${!exported_name-}; done
   phase="while reading $machine"
   source_machine
   phase='before the ranks were started'
@@ -65,12 +66,6 @@ find_machine() {
   [[ -f $machine && -r $machine ]] ||
     give_up 66 "cannot read the machine's file $machine ($chosen_by); there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env); in $site: $(cd "$site" 2>/dev/null && echo *.env)"
   "$BASH" -n "$machine" || give_up 65 "$machine is not in bash's language; correct the line above"
-}
-
-remember_variables() {
-  local name
-  declare -gA variables=()
-  for name in $(compgen -v); do variables[$name]=${!name-}; done
 }
 
 # As at the start of a shell, with any status. Sets `exported` to the names of the variables that the file has exported.

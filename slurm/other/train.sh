@@ -15,12 +15,12 @@ ranks_a_node=4
 # :ngpus=4 for a node of PBS, -gpu "num=4:j_exclusive=yes" for one of LSF, -g 1 for a rank of Flux.
 # Never in the directory where it was submitted, into which somebody may have put a job.sh.
 [[ ${LOCKSTEP_SLURM:-} == /* && ! -k $LOCKSTEP_SLURM && -r $LOCKSTEP_SLURM/job.sh ]] || { echo "error: no job.sh in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (qsub -v LOCKSTEP_SLURM passes it on, bsub and flux without that); module load lockstep, or set it to the absolute path of slurm/" >&2; exit 66; }
-# shellcheck source-path=SCRIPTDIR/.. source=job.sh
 source "$LOCKSTEP_SLURM/job.sh"
 load_machine "" # 2: a file, or NAME of the site or in machines/; empty: the default
 training=(--config "$recipes/imagenet-resnet50.conf" --data "$scratch/shards" --run-dir "$scratch/runs/resnet50") # 3
 
-read_options "$@"
+read -ra options <<<"${LOCKSTEP_OPTIONS:-}" # where the scheduler passes no arguments
+training+=("$@" "${options[@]}")
 resolve_run
 launch "${lockstep[@]}" train "${training[@]}"
 finish "$run_dir" "$@"

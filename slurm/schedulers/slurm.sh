@@ -26,12 +26,7 @@ fact() {
   case ${BASH_REMATCH[1]} in '(null)' | N/A | None | Unknown) ;; *) echo "${BASH_REMATCH[1]}" ;; esac
 }
 
-megabytes() {
-  local value
-  value=$(fact "$1")
-  case $value in *T) echo $((${value%T} << 20)) ;; *G) echo $((${value%G} << 10)) ;; *) echo "${value%M}" ;; esac
-}
-
+megabytes() { [ -z "$(fact "$1")" ] || echo $(($(fact "$1" | LC_ALL=C numfmt --from=iec) >> 20)); }
 seconds() { [ -z "$1" ] || date -d "$1" +%s 2>/dev/null || true; }
 
 # sbatch passes the submitter's environment on. Of that, srun, MPI and this script would obey what describes another job or step.
@@ -73,7 +68,7 @@ END
   fi
   # A job script runs in no step of srun, and these options of srun are none of sbatch's.
   ! is_batch || wrong+=(${SLURM_STEP_ID+SLURM_DISTRIBUTION} "${!SLURM_STEP@}" "${!SLURM_SRUN_@}" "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}"
-    SLURM_CONSTRAINT SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
+    SLURM_CONSTRAINT SLURM_CORE_SPEC SLURM_THREAD_SPEC SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
   drop_variables "${wrong[@]}"
 }
 
@@ -158,7 +153,7 @@ guard() {
 seconds_left() { :; }
 
 # slurmstepd_says COMMAND: applies sed's COMMAND to what Slurm has written to this script's output; prints its last result.
-slurmstepd_says() { tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
+slurmstepd_says() { [ ! -f "/proc/$$/fd/2" ] || tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
 
 # In the job's details as the pseudo-signal 125, or, if Slurm watches memory without control groups, in words.
 ran_out_of_memory() {

@@ -145,7 +145,7 @@ def each_script_looks_for_its_files_in_the_same_way(folder):
     assert len(texts) == 5 and len(found) == 1, found
     for path in SCRIPTS.rglob("*"):
         if path.is_file():
-            sourced = [line for line in path.read_text().splitlines() if line.strip().startswith("source ")]
+            sourced = [line for line in path.read_text().splitlines() if line.strip().startswith(("source ", ". "))]
             assert all(line.split()[1].startswith(('"$LOCKSTEP_SLURM/', '"$found/', '"$machine"')) for line in sourced), sourced
 
 
