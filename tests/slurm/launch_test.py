@@ -91,8 +91,8 @@ def each_element_of_an_array_trains_one_seed(folder):
     data = write_shards(folder / "data")
     run_dir = folder / "runs" / "seeds"
     script = edited(folder, "train.sbatch", "--job-name=seeds --nodes=1 --ntasks-per-node=2 --time=60",
-                    training(data, run_dir, "--seed", 77))
-    array = submit(script, "--array=1-3", f"--output={folder}/%A_%a.out", arguments=["--max-steps", 3])
+                    training(data, run_dir, "--seed", 77, "--max-steps", 9))
+    array = submit(script, "--array=1-3", f"--output={folder}/%A_%a.out", arguments=["--override", "--max-steps", 3])
     for seed in (1, 2, 3):
         Job(f"{array.number}_{seed}", folder / f"{array.number}_{seed}.out").end(status=0, restarts=0)
         found = state(latest(f"{run_dir}-seed-{seed}"))
