@@ -240,6 +240,7 @@ introduce() {
 launch_line() {
   local on_nodes=()
   [ ${#chosen[@]} = 0 ] || place_ranks
+  export LOCKSTEP_RANKS=$tasks # for the program, which else compares its ranks with those of the allocation
   case $launcher in
     srun) line=(srun --kill-on-bad-exit=1 "${on_nodes[@]}" "${srun_options[@]}" "$@") ;;
     # All ranks of a node see all of its cores and GPUs that the job has; flux_options and jsrun_options bind them to cores.

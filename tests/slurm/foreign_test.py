@@ -50,12 +50,13 @@ def what_a_job_submits_inherits_no_identity(folder):
 
 def variables_of_the_machines_file_reach_the_ranks(folder):
     for scheduler in ALL:
-        job = Job(folder, scheduler)
+        job = Job(folder, scheduler, LOCKSTEP_RANKS="64")
         (job.folder / "machine.env").open("a").write("export OF_THE_SITE='two words'\n")
         job.run()
         launcher = next(call for call in job.calls() if call.startswith(f"{scheduler.launcher} ") and " train " in call)
         assert job.variables_of_ranks()["OF_THE_SITE"] == "two words", job.calls()
         assert ("-x OF_THE_SITE " in launcher) == (scheduler.launcher == "mpirun"), launcher
+        assert job.variables_of_ranks()["LOCKSTEP_RANKS"] == "8", job.variables_of_ranks()
 
 
 def a_job_that_must_not_run_again_is_not_submitted_again(folder):
