@@ -91,7 +91,7 @@ std::string sweep_name(const std::vector<std::string>& words) {
     options.push_back(word);
   }
   std::ranges::sort(options);
-  const std::string whole = fmt::format("{}", fmt::join(options, "_"));
+  std::string whole = fmt::format("{}", fmt::join(options, "_"));
   if (whole.size() <= longest_name && std::ranges::all_of(whole, is_kept)) return whole;
   std::string name = whole.substr(0, cut_name);
   std::ranges::replace_if(

@@ -72,20 +72,21 @@ def only_what_has_not_finished_is_submitted_again(folder, script, file):
 
 def a_sweep_may_be_submitted_inside_a_job(folder):
     """In the shell of an allocation, also with variables of other schedulers, and in an element of another array."""
-    script, file = sweep_for(folder)
-    file.write_text("--lr 0.01 --max-steps 2\n--lr 0.02 --max-steps 2\n")
+    script, _ = sweep_for(folder)
+    for seed in (1, 2):  # different runs, since the second sweep does not submit what the first one has finished
+        (folder / f"rates-{seed}.txt").write_text("".join(f"--lr 0.0{i} --max-steps 2 --seed {seed}\n" for i in (1, 2)))
     machine = folder / "virtual.env"
     machine.write_text(machine.read_text() + f'env -0 >{folder}/environment-${{SLURM_ARRAY_JOB_ID:-}}-${{SLURM_ARRAY_TASK_ID:-}}\n')
-    start = f"bash {script} {file}"
-    allocation = command("env", "-C", folder, "salloc", "--nodes=1", "--cpus-per-task=2", "--mem-per-cpu=10", "--time=5", "bash", "-c", start,
+    start = f"bash {script} {folder}/rates-"
+    allocation = command("env", "-C", folder, "salloc", "--nodes=1", "--cpus-per-task=2", "--mem-per-cpu=10", "--time=5", "bash", "-c", f"{start}1.txt",
                          env={"PBS_JOBID": "2[6].server", "PBS_O_WORKDIR": "/nonexistent", "LSB_JOBID": "3", "FLUX_URI": "local:///other"})
-    (folder / "outer.sh").write_text(f"#!/bin/bash\n{start}\n")
+    (folder / "outer.sh").write_text(f"#!/bin/bash\n{start}2.txt\n")
     element = submit(folder / "outer.sh", "--array=7", "--ntasks=3", "--mem=50", f"--output={folder}/outer.out")
     Job(f"{element.number}_7", folder / "outer.out").end(status=0)
     numbers = [re.search(r"array (\d+)$", output, re.M).group(1) for output in (allocation, (folder / "outer.out").read_text())]
-    for number in numbers:
+    for seed, number in enumerate(numbers, 1):
         for i in (1, 2):
-            job = Job(f"{number}_{i}", folder / f"slurm-{number}_{i}.out", folder / "runs" / f"lr-0.0{i}_max-steps-2")
+            job = Job(f"{number}_{i}", folder / f"slurm-{number}_{i}.out", folder / "runs" / f"lr-0.0{i}_max-steps-2_seed-{seed}")
             job.end(status=0, restarts=0)
             assert job.facts()["NumNodes"] == "2" and job.facts()["NumTasks"] == "2", job.facts()
             assert (job.run_dir / "metrics.jsonl").exists(), job.report()
