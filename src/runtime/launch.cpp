@@ -52,6 +52,7 @@ void read_allocation(const Lookup& lookup, LaunchFacts& facts) {
     facts.allocated = tasks;
     facts.allocated_by = by;
   };
+  if (lookup("SLURM_HET_SIZE")) return;
   // The job scripts leave out spare nodes, and say how many ranks they start.
   if (const auto ranks = number("LOCKSTEP_RANKS")) return found(*ranks, "LOCKSTEP_RANKS");
   if (const auto tasks = number("SLURM_NTASKS")) return found(*tasks, "SLURM_NTASKS");
@@ -104,8 +105,9 @@ LaunchFacts read_launch(const Lookup& lookup) {
   for (const auto& [size, rank, local] :
        {std::array{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
         std::array{"PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"}}) {
-    // srun also sets PMI_SIZE, with --mpi=pmi2.
-    if (!number(size) || (in_step && std::string_view(size) == "PMI_SIZE")) continue;
+    if (!number(size)) continue;
+    // srun also sets PMI_SIZE, with --mpi=pmi2; Hydra, whose proxies srun starts, the local rank.
+    if (in_step && std::string_view(size) == "PMI_SIZE" && !number(local)) continue;
     facts.launcher = Launcher::mpirun;
     facts.started = number(size);
     facts.process = number(rank).value_or(0);
@@ -116,7 +118,8 @@ LaunchFacts read_launch(const Lookup& lookup) {
   if (in_step) {
     facts.launcher = Launcher::srun;
     const auto of_step = number("SLURM_STEP_NUM_TASKS");
-    facts.started = of_step ? of_step : number("SLURM_NTASKS");
+    // A part of a heterogeneous step counts only its own tasks.
+    if (!lookup("SLURM_HET_SIZE")) facts.started = of_step ? of_step : number("SLURM_NTASKS");
     facts.process = number("SLURM_PROCID").value_or(0);
     facts.local_process = number("SLURM_LOCALID").value_or(0);
     return facts;

@@ -109,6 +109,24 @@ BOOST_AUTO_TEST_CASE(hydra_is_a_launcher_too) {
   BOOST_TEST(facts.process == 2);
 }
 
+BOOST_AUTO_TEST_CASE(hydra_is_told_from_srun_that_starts_its_proxies) {
+  const LaunchFacts facts = read({{"SLURM_STEP_ID", "0"},
+                                  {"SLURM_STEP_NUM_TASKS", "2"},
+                                  {"PMI_SIZE", "8"},
+                                  {"PMI_RANK", "5"},
+                                  {"MPI_LOCALRANKID", "1"}});
+
+  BOOST_TEST((facts.launcher == Launcher::mpirun));
+  BOOST_TEST(facts.started.value() == 8);
+  BOOST_TEST(!facts.allocated);
+}
+
+BOOST_AUTO_TEST_CASE(parts_of_a_heterogeneous_job_do_not_tell_its_number_of_tasks) {
+  BOOST_TEST(!read({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_HET_SIZE", "2"}})
+                  .started);
+  BOOST_TEST(!read({{"SLURM_NTASKS", "2"}, {"SLURM_HET_SIZE", "2"}}).allocated);
+}
+
 BOOST_AUTO_TEST_CASE(a_job_script_itself_has_no_launcher) {
   const LaunchFacts facts = read({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
 
