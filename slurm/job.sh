@@ -74,8 +74,7 @@ signal_ranks() {
 pass_on() {
   interrupted=1
   # Slurm may announce a preemption by the same signal (preempt_send_user_signal).
-  if [ "$1" = USR1 ] && [ -n "$early" ] && read_job && [ -z "$(fact PreemptTime)" ]; then
-    early=
+  if [ "$1" = USR1 ] && [ -n "$early" ] && early='' && read_job && [ -z "$(fact PreemptTime)" ]; then
     say "SIGUSR1: ignored this once"
     return 0
   fi
