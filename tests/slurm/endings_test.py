@@ -4,7 +4,7 @@
 import time
 
 from slurm_harness import *  # noqa: F403
-from stop_test import path_without, warn
+from stop_test import path_with, warn
 
 ONE = "--nodes=1 --ntasks-per-node=1 --time=60"
 
@@ -289,20 +289,14 @@ def a_dependent_job_starts_after_preemption_by_cancel(folder):
 
 
 @soak
-def the_remedy_for_a_dependent_job_works(folder):
-    """Where a new job replaces this one, dependents would wait for ever."""
-    script = prepared(folder, "first", "--max-steps", 200)
-    job = submit(script, path_without(folder, "scontrol"), run_dir=folder / "run-first")
-    waits = [dependent(job), other_job(f"--dependency=afterok:{job.number},afterany:{job.number}", "--wrap", "true")]
+def a_job_that_cannot_be_requeued_says_so(folder):
+    path = path_with(folder / "programs", scontrol=f"""\
+[ "$1" != requeue ] || {{ echo disabled >&2; exit 1; }}
+exec {shutil.which("scontrol")} "$@\"""")
+    job = submit(prepared(folder, "first", "--max-steps", 200), path, run_dir=folder / "run-first")
     log = warned(job).end("FAILED", status=75, restarts=0)
-    successor = re.search(r"submitted again as job (\d+)", log)[1]
-    remedies = re.findall(r"(scontrol update JobId=\S+ Dependency=\S+)", said(job))
-    assert len(remedies) == len(waits), log
-    for remedy in remedies:
-        command("bash", "-c", remedy)
-    Job(successor, folder / "none").end(status=0)
-    for one in waits:
-        one.end(status=0)
+    assert "cannot submit the job again (scontrol requeue does not work here); submit the same command again" in log, log
+    submit(job.output.parent / "train.sbatch", run_dir=job.run_dir).end(status=0, restarts=0)
 
 
 def a_warning_at_the_start_of_a_short_job_does_not_stop_it(folder):
@@ -371,7 +365,7 @@ if __name__ == "__main__":
     main([a_job_submitted_inside_another_is_its_own, a_dependent_job_starts_after_restarts, a_hangup_saves_and_requeues,
           restarts_can_be_forbidden_per_job, errors_of_configuration_are_not_restarted,
           a_warning_at_the_start_of_a_short_job_does_not_stop_it, a_job_preempted_by_cancel_goes_on, any_short_limit_trains,
-          a_raised_limit_is_used, each_signal_to_the_script_saves_and_requeues, the_remedy_for_a_dependent_job_works,
+          a_raised_limit_is_used, each_signal_to_the_script_saves_and_requeues, a_job_that_cannot_be_requeued_says_so,
           ranks_that_never_logged_are_restarted_once, a_dead_node_is_no_cancellation, a_job_preempted_with_grace_saves_first,
           a_job_that_slurm_requeues_is_not_called_cancelled, a_cancelled_job_stays_cancelled, the_time_limit_is_named,
           a_rank_over_the_memory_limit_is_named_and_restarted_twice, restarts_can_be_forbidden_by_a_site,
