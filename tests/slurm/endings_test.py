@@ -74,11 +74,14 @@ def preempted(job):
 
 
 def goes_on_after_preemption(folder, partition, name, options=()):
+    """Slurm 24 may start a job once more after its end, with nothing to do, and calls one PREEMPTED that was requeued in its grace time
+    and has succeeded since."""
     job = disturbed(folder, name, None, [f"--partition={partition}", *options], "srun")
     high = preempted(job)
     job.release()
     high.end()
-    job.end(status=0, restarts=(1, 2))  # Slurm 24 may start a job once more after its end, with nothing to do
+    job.end(["COMPLETED", "PREEMPTED"], status=0, restarts=(1, 2))
+    assert "finished at step" in job.log(), job.log()
     assert "preempt" in said(job) and "cancel" not in said(job), job.log()
     return job
 

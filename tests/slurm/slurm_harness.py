@@ -145,7 +145,8 @@ class Job:
 
         until(over, self.report, seconds, poll=0.1)
         facts = self.facts()
-        assert facts["JobState"] == expect, f"{facts['JobState']}, expected {expect}; {self.report()}"
+        allowed = [expect] if isinstance(expect, str) else expect
+        assert facts["JobState"] in allowed, f"{facts['JobState']}, expected {expect}; {self.report()}"
         if status is not None:
             allowed = [f"{one}:0" for one in ([status] if isinstance(status, int) else status)]
             assert facts["ExitCode"] in allowed, f"{facts['ExitCode']}, expected {status}; {self.report()}"
