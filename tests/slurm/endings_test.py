@@ -332,13 +332,15 @@ def any_short_limit_trains(folder):
 
 @soak
 def a_raised_limit_is_used(folder):
-    """The run would have to stop a minute before its first limit."""
-    job = started(folder, "raised", "--time=2")
-    job.hold(60, 1)
+    """The run goes on after its first end."""
+    script = prepared(folder, "raised", epochs=100000, save_every=1000000)
+    job = submit(script, "--time=2", run_dir=folder / "run-raised")
+    job.until_step(60, 1)
+    end = time.mktime(time.strptime(job.facts()["EndTime"], "%Y-%m-%dT%H:%M:%S"))
     command("scontrol", "update", f"JobId={job.number}", "TimeLimit=60")
-    time.sleep(100)
-    job.release()
-    job.end(status=0, restarts=0)
+    until(lambda: time.time() > end + 5 or job.state() != "RUNNING", job.report, poll=1)
+    check_untouched(job)
+    assert "its limit was raised" in job.log(), job.log()
 
 
 def signals_to_the_script(folder, names):
