@@ -91,6 +91,8 @@ TRAINS = {
     "several lines": "case $(hostname) in\n  node*) stage= ;;\n  *) false ;;\nesac",
     "a helper variable": "ports=12\nmy_helper=$ports",
     "a shell function as the last command": "is_gpu() { [ -e /dev/nvidia99 ]; }; is_gpu && export CUDA=1",
+    "a copy of the log": "exec > >(tee FOLDER/log) 2>&1",
+    "a byte order mark": "\ufeffexport SITE_VALUE=1",
     "declare": "declare -x SITE_VALUE=1; typeset -i count=3",
 }
 
@@ -138,6 +140,8 @@ REFUSED = {
     "max_restart": ("max_restart=3", 64, "error: .*virtual.env sets 'max_restart'.*'max_restarts'"),
     "srun_option": ("srun_option=(--mpi=pmi2)", 64, "error: .*virtual.env sets 'srun_option'.*'srun_options'"),
     "a launcher": ("launcher=srum", 64, "error: launcher=srum in .*virtual.env"),
+    "line ends of Windows": ("launcher=srun\r\n", 64, "error: launcher=srun"),
+    "a setting of Windows": ("max_restarts=5\r\nif true; then\r\n:\r\nfi\r\n", 65, "error: .*virtual.env"),
     "errexit": ("set -e; false", 1, "while reading .*virtual.env"),
     "nounset": ("set -u; stage=$NO_SUCH/disk", (1, 127), "while reading .*virtual.env"),
 }

@@ -114,6 +114,14 @@ def a_wrong_start_is_refused_with_the_right_way(folder):
         refusal(command("bash", script, env=LOGIN, expect=64), "no job", "sbatch")
         refusal(command("salloc", "-N1", "bash", script, env=LOGIN, expect=64), "sbatch", "interactive.sh")
         refusal(command("srun", "-n1", script, env=LOGIN, expect=64), "srun", "sbatch|leave out srun")
+    # By a script of the user's, and from standard input, when Slurm knows no file.
+    for words, status, patterns in ((["--wrap", f"bash {site.script}"], 64, ["not started by sbatch", "interactive.sh"]),
+                                    ([], 66, ["no job.sh beside", "module load lockstep"])):
+        output = site.folder / f"{status}.out"
+        done = subprocess.run(["sbatch", "--parsable", f"--output={output}", "-n1", *words], env=environment(LOGIN), capture_output=True, text=True,
+                              timeout=SECONDS, stdin=None if words else site.script.open())
+        assert done.returncode == 0, done
+        refusal(Job(done.stdout.strip(), output).end("FAILED", status=status, restarts=0), *patterns)
     interactive = site.scripts / "interactive.sh"
     arguments = ["--machine", site.machine, "train", "--synthetic"]
     refusal(command(interactive, *arguments, env=LOGIN, expect=64), "no job", "salloc")
