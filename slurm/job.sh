@@ -21,7 +21,7 @@
 
 # Functions of users in place of the commands used here: exported ones, or those of their start-up files.
 unset_functions() {
-  builtin unset -f awk basename cat cd date dd echo env exit export find flock grep head id kill local ls mkdir mv od printf read readlink \
+  builtin unset -f awk basename cat cd date dd echo env exit export find flock grep head id kill local ls mapfile mkdir mv od printf read readlink \
     rm sed set shopt sleep sort source stat tail test timeout tr trap true type unset wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
 }
 unset_functions

@@ -65,6 +65,7 @@ find_machine() {
   fi
   [[ -f $machine && -r $machine ]] ||
     give_up 66 "cannot read the machine's file $machine ($chosen_by); there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env); in $site: $(cd "$site" 2>/dev/null && echo *.env)"
+  ! grep -q $'\r$' "$machine" || give_up 65 "$machine has the line ends of Windows; convert it: sed -i 's/\\r$//' $machine"
   "$BASH" -n "$machine" || give_up 65 "$machine is not in bash's language; correct the line above"
 }
 

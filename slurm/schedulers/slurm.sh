@@ -60,7 +60,7 @@ SLURM_JOB_START_TIME=$(seconds "$(fact StartTime)")
 SLURM_JOB_END_TIME=$(seconds "$(fact EndTime)")
 END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
-  [ -n "$(fact HetJobId)" ] || wrong+=("${!SLURM_HET_@}")
+  [ -n "$(fact HetJobId)" ] || mapfile -t -O ${#wrong[@]} wrong < <(compgen -v | grep "^SLURM_.*HET_")
   [[ $(fact TRES) == *gres/gpu* ]] || wrong+=(${SLURM_JOB_GPUS+CUDA_VISIBLE_DEVICES} SLURM_JOB_GPUS SLURM_STEP_GPUS SLURM_GPUS_ON_NODE)
   if [ ! -r "${SLURM_HOSTFILE:-}" ]; then
     wrong+=(SLURM_HOSTFILE)
