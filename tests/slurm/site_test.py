@@ -140,7 +140,7 @@ REFUSED = {
     "max_restart": ("max_restart=3", 64, "error: .*virtual.env sets 'max_restart'.*'max_restarts'"),
     "srun_option": ("srun_option=(--mpi=pmi2)", 64, "error: .*virtual.env sets 'srun_option'.*'srun_options'"),
     "a launcher": ("launcher=srum", 64, "error: launcher=srum in .*virtual.env"),
-    "line ends of Windows": ("launcher=srun\r\n", 64, "error: launcher=srun"),
+    "line ends of Windows": ("launcher=srun\r\n", 65, "error: .*virtual.env has the line ends of Windows"),
     "a setting of Windows": ("max_restarts=5\r\nif true; then\r\n:\r\nfi\r\n", 65, "error: .*virtual.env"),
     "errexit": ("set -e; false", 1, "while reading .*virtual.env"),
     "nounset": ("set -u; stage=$NO_SUCH/disk", (1, 127), "while reading .*virtual.env"),
