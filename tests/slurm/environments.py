@@ -12,12 +12,7 @@ class Trait:
     variables: tuple = ()  # (name, value); None: unset
     late: bool = False  # set in the job alone, since Slurm's own sbatch refuses it
     refusal: str = ""  # a pattern of the log, if the job may be refused for this reason
-    before: str = ""  # shell text for the submitting shell: umask, closed files
-
-    def command(self, values):
-        """The words of env(1) that set this."""
-        return [word for name, value in self.variables for word in
-                (("-u", name) if value is None else (f"{name}={values(value)}",))]
+    before: str = ""  # run in the submitting shell: umask, closed files
 
 
 def _function(name, body):
@@ -113,7 +108,8 @@ COMMANDS = [
 SHELL = [
     *_each("", ["CDPATH=.:~:/", "CDPATH=/tmp", "IFS=,", "GLOBIGNORE=*", "OLDPWD=/gone", "PS4=$(date) ", "TIMEFORMAT=%R", "FIGNORE=.o",
                 "PROMPT_COMMAND=history -a", "BASH_COMPAT=4.2", "BASH_XTRACEFD=2", "EXECIGNORE=/gone/*", "ENV=/gone", "HISTFILE=/dev/null",
-                "SHELL=/bin/tcsh", "TMOUT=1", "SECONDS=77", "SHLVL=none", "OPTIND=7", "REPLY=7", "HOSTNAME=gone", "a.b-c=1", "BASH=/bin/zsh", "USER=gone", "LOGNAME=gone", "MAIL=/gone", "HOME=/gone", "BASH_ENV=/gone"]),
+                "SHELL=/bin/tcsh", "TMOUT=1", "SECONDS=77", "SHLVL=none", "OPTIND=7", "REPLY=7", "HOSTNAME=gone", "a.b-c=1", "BASH=/bin/zsh",
+                "USER=gone", "LOGNAME=gone", "MAIL=/gone", "HOME=/gone", "BASH_ENV=/gone"]),
     *(Trait(f"without {name}", ((name, None),)) for name in ("HOME", "USER", "PATH", "LANG", "SHELL", "PWD", "TERM")),
     Trait("PATH with an empty part", (("PATH", ":/gone:PATH"),)),
     Trait("PATH with a file", (("PATH", "/etc/passwd:~/bin:PATH"),)),

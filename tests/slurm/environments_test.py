@@ -27,8 +27,8 @@ class Submission:
     def write(self, data):
         # Its first launch stops before its time limit, with a checkpoint; a shell's start-up files do not concern it.
         once = self.folder / "once"
-        once.write_text(f'#!/bin/sh\ncase "$*" in *--print-config*) ;; *) [ -e "{self.folder}/stops" ] && /bin/mkdir "{self.folder}/stopped-$PMIX_RANK" '
-                        f'2>/dev/null && exec {LOCKSTEP} "$@" --time-limit 1s ;; esac\nexec {LOCKSTEP} "$@"\n')
+        once.write_text(f'#!/bin/sh\ncase "$1 $*" in\n"train "*--print-config*) ;;\n"train "*) [ -e "{self.folder}/stops" ] && '
+                        f'/bin/mkdir "{self.folder}/stopped-$PMIX_RANK" 2>/dev/null && exec {LOCKSTEP} "$@" --time-limit 1s ;;\nesac\nexec {LOCKSTEP} "$@"\n')
         once.chmod(0o755)
         if self.environment.stops:
             (self.folder / "stops").touch()
@@ -58,19 +58,16 @@ class Submission:
 
     def words(self, data):
         """The command that submits the job, to be run in a shell."""
-        script, early, late, before = self.write(data), [], [], []
-        base = {} if self.environment.beside else {"LOCKSTEP_SLURM": str(SCRIPTS)}
-        for number, trait in enumerate(self.environment.traits):
-            words = trait.command(lambda text, number=number: self.value(number, text))
-            (late if trait.late else early).extend(words)
-            before.append(trait.before)
+        script, traits = self.write(data), self.environment.traits
+        unset = [name for trait in traits for name, value in trait.variables if value is None]
+        early, late = ([f"{name}={self.value(number, value)}" for number, trait in enumerate(traits) if trait.late == is_late
+                        for name, value in trait.variables if value is not None] for is_late in (False, True))
+        early.insert(0, f"LOCKSTEP_SLURM={'' if self.environment.beside else SCRIPTS}")
         options = [f"--output={self.folder}/out", "--chdir", self.folder, *(["--export", ",".join(["ALL", *late])] if late else []),
                    *([f"--array={self.environment.seed}"] if self.environment.element else [])]
         sbatch = shutil.which("sbatch", path=environment()["PATH"])
-        unset = ["-u", "LOCKSTEP_SLURM"] if self.environment.beside else [f"{name}={value}" for name, value in base.items()]
-        line = shlex.join(map(str, ["/usr/bin/env", *[w for pair in _unset(early) for w in pair], *unset, *_sets(early), sbatch, "--parsable",
-                                    *options, script]))
-        return "; ".join([*filter(None, before), line])
+        line = ["/usr/bin/env", *(f"--unset={name}" for name in unset), *early, sbatch, "--parsable", *options, script]
+        return "; ".join([*(trait.before for trait in traits if trait.before), shlex.join(map(str, line))])
 
     def submit(self, data):
         self.line = self.words(data)
@@ -121,14 +118,6 @@ class Submission:
     def report(self, why):
         log = "\n".join(f"    {line}" for line in self.job.log().splitlines()[-25:])
         return f"{self.environment.told()}: {why}\n  {self.line}\n{log}"
-
-
-def _unset(words):
-    return [(words[i], words[i + 1]) for i in range(len(words) - 1) if words[i] == "-u"]
-
-
-def _sets(words):
-    return [words[i] for i in range(len(words)) if words[i] != "-u" and (i == 0 or words[i - 1] != "-u")]
 
 
 class Trial:

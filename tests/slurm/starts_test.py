@@ -43,7 +43,8 @@ def the_first_line_says_what_runs(folder):
 def the_files_that_are_used_are_chosen_by_one_rule(folder):
     """Runs job.sh as a job would, with stand-ins for Slurm; the site's directory is outside of what an installation replaces."""
     programs, site, prefix = folder / "programs", folder / "etc", folder / "prefix"
-    for name, text in (("lockstep", "echo lockstep 1.0"), ("scontrol", f"echo 'JobId=7 JobName=x UserId=u({os.getuid()}) JobState=RUNNING Reason=None'"), ("srun", "exit 0")):
+    answer = f"echo 'JobId=7 JobName=x UserId=u({os.getuid()}) JobState=RUNNING Reason=None'"
+    for name, text in (("lockstep", "echo lockstep 1.0"), ("scontrol", answer), ("srun", "exit 0")):
         (programs / name).parent.mkdir(exist_ok=True)
         (programs / name).write_text(f"#!/bin/bash\n{text}\n")
         (programs / name).chmod(0o755)
