@@ -89,7 +89,7 @@ TRAINS = {
     "a background process": "sleep 30 >/dev/null 2>&1 &",
     "no input": "exec </dev/null",
     "several lines": "case $(hostname) in\n  node*) stage= ;;\n  *) false ;;\nesac",
-    "a helper variable": "ports=12\nmy_helper=$ports",
+    "a helper variable": "ports=12\nmy_helper=$ports image=lockstep.sif base=/apps user=me",
     "a shell function as the last command": "is_gpu() { [ -e /dev/nvidia99 ]; }; is_gpu && export CUDA=1",
     "a copy of the log": "exec > >(tee FOLDER/log) 2>&1",
     "a byte order mark": "\ufeffexport SITE_VALUE=1",
@@ -125,7 +125,7 @@ def a_machine_file_runs_as_the_site_wrote_it(folder):
     for name, site in sites.items():
         try:
             site.check_trained(SITE_SETTING="a b,c;=d")
-            assert name != "a helper variable" or re.search("warning: .*my_helper", site.job.log()), site.job.log()
+            assert name != "a helper variable" or re.search("warning: .*image.*my_helper", site.job.log()), site.job.log()
         except AssertionError as error:
             failed.append(f"{name}: {error}")
     assert not failed, f"{len(failed)} of {len(sites)}:\n" + "\n".join(failed)
@@ -138,6 +138,7 @@ REFUSED = {
     "a quote": ("scratch='/scratch", 65, "error: .*virtual.env"),
     "luncher": ("luncher=mpirun", 64, "error: .*virtual.env sets 'luncher'.*'launcher'"),
     "max_restart": ("max_restart=3", 64, "error: .*virtual.env sets 'max_restart'.*'max_restarts'"),
+    "stagee": ("stagee=/disk", 64, "error: .*virtual.env sets 'stagee'.*'stage'"),
     "srun_option": ("srun_option=(--mpi=pmi2)", 64, "error: .*virtual.env sets 'srun_option'.*'srun_options'"),
     "a launcher": ("launcher=srum", 64, "error: launcher=srum in .*virtual.env"),
     "line ends of Windows": ("launcher=srun\r\n", 65, "error: .*virtual.env has the line ends of Windows"),
