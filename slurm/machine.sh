@@ -94,7 +94,7 @@ check_settings() {
     near=$(awk -v a="$name" 'function least(x, y) { return x < y ? x : y } {
       for (i = 0; i <= length(a); ++i) for (j = 0; j <= length($1); ++j)
         d[i, j] = !(i && j) ? i + j : least(least(d[i - 1, j], d[i, j - 1]) + 1, d[i - 1, j - 1] + (substr(a, i, 1) != substr($1, j, 1)))
-      if (d[length(a), length($1)] <= 2) print $1 }' <<<"$settings")
+      if (d[length(a), length($1)] <= (length($1) < 7 ? 1 : 2)) print $1 }' <<<"$settings")
     [ -z "$near" ] || give_up 64 "$machine sets '$name', which is no setting; did you mean '${near%%$'\n'*}'? Correct it, or unset it there"
     others+=("$name")
   done
