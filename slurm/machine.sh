@@ -89,6 +89,12 @@ check_settings() {
   local name near settings others=()
   settings=$(declare -f default_settings | sed -n 's/^ *\([a-z_]*\)=.*/\1/p')
   for name in $set_names; do
+    # What is this script's own gets its value back.
+    if [[ $name =~ ^[a-z] && ${!name-} != "${variables[$name]-${!name-}}" ]] &&
+      ! is_in "$name" "${settings//$'\n'/ }" nodes tasks ranks_a_node cores phase told warned interrupted early; then
+      printf -v "$name" %s "${variables[$name]}"
+      others+=("$name")
+    fi
     [[ $name =~ ^[a-z][a-z0-9_]*$ && -z ${variables[$name]+set} ]] && ! is_in "$name" set_names exported exported_name "${exported[@]}" || continue
     # Within two edits.
     near=$(awk -v a="$name" 'function least(x, y) { return x < y ? x : y } {
