@@ -90,6 +90,7 @@ TRAINS = {
     "no input": "exec </dev/null",
     "several lines": "case $(hostname) in\n  node*) stage= ;;\n  *) false ;;\nesac",
     "a helper variable": "ports=12\nmy_helper=$ports image=lockstep.sif base=/apps user=me",
+    "names of the scripts": "job=train name=x status=3 file=z limit=1 reason=no element=9 ends=1 wanted=2 line=a launched=9 restarted=1 answer=b facts=",
     "a shell function as the last command": "is_gpu() { [ -e /dev/nvidia99 ]; }; is_gpu && export CUDA=1",
     "a copy of the log": "exec > >(tee FOLDER/log) 2>&1",
     "a byte order mark": "\ufeffexport SITE_VALUE=1",
