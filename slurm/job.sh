@@ -19,10 +19,11 @@
 #
 # Code of sites and users runs without strict mode: only the functions that job scripts call are strict, by `local -`.
 
-# Functions of users in place of the commands used here: exported ones, or those of their start-up files.
+# Functions of users in place of the commands used here, exported or of their start-up files, and options that change patterns.
 unset_functions() {
   builtin unset -f awk basename cat cd date dd echo env exit export find flock grep head id kill local ls mapfile mkdir mv od printf read readlink \
     rm sed set shopt sleep sort source stat tail test timeout tr trap true type unset wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
+  shopt -u failglob nullglob nocasematch
 }
 unset_functions
 
@@ -112,7 +113,6 @@ unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!S
 export -n SHELLOPTS BASHOPTS
 export PATH # where a shell has none, bash keeps its own to itself
 set +efknuv +o pipefail +o posix
-shopt -u failglob nullglob nocasematch
 
 # Slurm names its copy of a job script so; only that script is a job's own.
 is_batch() { [[ $0 == */slurm_script ]]; }
