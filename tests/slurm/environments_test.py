@@ -25,10 +25,10 @@ class Submission:
         self.job = self.other = None
 
     def write(self, data):
-        # Its first launch stops before its time limit, with a checkpoint; a shell's start-up files do not concern it.
         once = self.folder / "once"
+        # Its first launch stops; a shell's start-up files do not concern it.
         once.write_text(f'#!/bin/sh\ncase "$1 $*" in\n"train "*--print-config*) ;;\n"train "*) [ -e "{self.folder}/stops" ] && '
-                        f'/bin/mkdir "{self.folder}/stopped-$PMIX_RANK" 2>/dev/null && exec {LOCKSTEP} "$@" --time-limit 1s ;;\nesac\nexec {LOCKSTEP} "$@"\n')
+                        f'/bin/mkdir "{self.folder}/stopped-$PMIX_RANK" 2>/dev/null && exit 75 ;;\nesac\nexec {LOCKSTEP} "$@"\n')
         once.chmod(0o755)
         if self.environment.stops:
             (self.folder / "stops").touch()
