@@ -312,17 +312,6 @@ use_stage() {
 
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
 
-# logged PATTERN: whether rank 0 has logged it since the launcher started.
-logged() { log_from "$log_size" | grep -E "$1" >/dev/null; }
-
-# log_from BYTE: prints the log of rank 0 from there on. No link to another file is followed, and a FIFO is not waited for.
-log_from() {
-  local log=$run_dir/log/rank-00000.log
-  [ ! -L "$run_dir/log" ] && is_own_file "$log" &&
-    dd if="$log" bs=1M iflag=nofollow,nonblock,skip_bytes skip="$1" status=none 2>/dev/null
-}
-is_complete() { logged 'finished at step|nothing to do: step'; }
-
 # limit_time SECONDS: lets the ranks save and stop before the scheduler ends the job, or after SECONDS (0: no own limit) if that
 # is earlier.
 limit_time() {

@@ -5,6 +5,7 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/directory.hpp"
+#include "lockstep/core/exit_advice.hpp"
 #include "lockstep/core/print.hpp"
 #include "lockstep/run/directory_lock.hpp"
 #include "lockstep/run/restart_decision.hpp"
@@ -190,8 +191,9 @@ void print_answer(const Ending& ending, const RestartArguments& arguments) {
     return;
   }
   const auto mark = [](bool applies) { return applies ? "1" : ""; };
-  print_out("status={}\nverdict={}\nresumes={}\nunlogged={}\nin_job={}\n", decision.status, verdict,
-            mark(decision.resumes), mark(decision.unlogged), mark(decision.in_job));
+  print_out("status={}\nallowed={}\nverdict={}\n", decision.status, mark(allowed), verdict);
+  print_out("resumes={}\nunlogged={}\nmay_lack_memory={}\nin_job={}\n", mark(decision.resumes),
+            mark(decision.unlogged), mark(may_lack_memory(decision.status)), mark(decision.in_job));
   if (decision.in_job && !arguments.since.empty()) print_hosts(ending, arguments.since);
 }
 

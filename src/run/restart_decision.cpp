@@ -68,10 +68,10 @@ RestartDecision decide_restart(const RanksEnd& end, const RestartLimits& limits,
       is_crash(decision.status) || (end.out_of_memory && may_lack_memory(decision.status));
   decision.resumes =
       resumes_after_launcher(decision.status) || is_of_relaunch(decision.status, end.relaunch);
-  decision.unlogged = end.logged == LoggedEnd::nothing && !end.asked_to_stop;
+  const bool stopped = decision.status == static_cast<int>(ExitStatus::stopped);
+  decision.unlogged = end.logged == LoggedEnd::nothing && !end.asked_to_stop && !stopped;
   // A run that was stopped on request gives back the nodes.
-  decision.in_job = resumes_after_launcher(decision.status) && !end.asked_to_stop &&
-                    decision.status != static_cast<int>(ExitStatus::stopped);
+  decision.in_job = resumes_after_launcher(decision.status) && !end.asked_to_stop && !stopped;
   decision.refusal = refusal(decision, limits, earlier, checkpoint);
   decision.progress = fmt::format(" at checkpoint {}: restart {} of at most {}", checkpoint,
                                   earlier.all + 1, limits.restarts);

@@ -111,6 +111,7 @@ BOOST_AUTO_TEST_CASE(a_run_whose_ranks_never_logged_is_restarted_once) {
 
   BOOST_TEST(decide(silent).refusal.empty());
   BOOST_TEST(decide(silent).unlogged);
+  BOOST_TEST(!decide({.status = 75, .logged = LoggedEnd::nothing}).unlogged);
   BOOST_TEST(decide(silent, {.all = 1, .unlogged = 1}).refusal ==
              ": again no rank has written to its log");
   BOOST_TEST(decide({.status = 70}, {.all = 1, .unlogged = 1}).refusal.empty());

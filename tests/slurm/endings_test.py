@@ -23,7 +23,7 @@ def prepared(folder, name, *more, machine="", program="", **options):
     with open(script.parent / "virtual.env", "a") as file:
         if program:
             other = script.parent / "other"
-            other.write_text(f'#!/bin/bash\ncase "$*" in *--print-config* | *--version*) exec {LOCKSTEP} "$@" ;; esac\n{program}\n')
+            other.write_text(f'#!/bin/bash\ncase "$*" in *--print-config* | *--version* | restart*) exec {LOCKSTEP} "$@" ;; esac\n{program}\n')
             other.chmod(0o755)
             file.write(f"lockstep=({other})\n")
         file.write(machine + "\n")

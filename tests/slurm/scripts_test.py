@@ -119,27 +119,12 @@ def shards_are_staged_if_the_machine_sets_stage(folder):
         assert command("bash", "-c", text).strip() == expected, (stage, options)
 
 
-def statuses_are_handled_as_documented(folder):
-    """Compares the tables of docs/exit-status.md with the scripts: after which statuses a run is resumed."""
-    page = (SCRIPTS.parent / "docs" / "exit-status.md").read_text()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if re.match(r"\| \d", line)]
-    documented = {}
-    for first, *_, last in rows:
-        for status in first.split(","):
-            low, _, high = status.partition("-")
-            documented.update({one: last.startswith("yes") for one in range(int(low), int(high or low) + 1)})
-    assert {64, 75, 137, 205} <= documented.keys(), documented
-    for status in range(256):
-        answer = command("bash", "-c", f"{SOURCE}; if goes_on {status}; then echo yes; else echo no; fi").strip()
-        assert (answer == "yes") == documented.get(status, False), f"{status}: {answer}, {documented.get(status)}"
-
-
 def only_crashes_of_this_submission_count(folder):
     for earlier, expected in (("7", "@submitted"), ("8", "a rank crashed or ran out of memory again, after 2 restarts")):
         run_dir = folder / earlier
         run_dir.mkdir()
         (run_dir / "restarts").write_text("".join(f"{earlier} 139 step-0000000{n}.h5 2026-11-25T00:00:00 crash\n" for n in (1, 2)))
-        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; status=139 warned= log_size=0; "
+        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; lockstep=({LOCKSTEP}) status=139 warned= log_size=0; "
                 f"why_not_again() {{ reason=; }}; submit_again() {{ echo @submitted; }}; finish {run_dir}")
         done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
                               env={**os.environ, "SLURM_JOB_ID": "8", "LOCKSTEP_SLURM": str(SCRIPTS)})
@@ -189,25 +174,13 @@ def nodes_are_left_out_for_a_reason(folder):
             (run_dir / "log" / f"rank-{rank:05}.log").write_text(
                 f"2026-11-25 09:59:59.999 E rank 3 (n5) {gone}\n2026-11-25 10:00:00.100 I rank {rank} of 4\n" +
                 (f"2026-11-25 10:30:00.000 E no progress: rank 1 ({host}, GPU-1) {what}; rank 3 (n5) waits\n" if host else ""))
-        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; run_dir={run_dir} first_job=7 wanted={wanted}\n"
-                f"launched_at='2026-11-25 10:00:00' ranks_a_node=1 chosen=(n2 n3 n4 n5) newly_left_out=()\n"
+        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; lockstep=({LOCKSTEP}) run_dir={run_dir} wanted={wanted}\n"
+                f"status=70 facts=(--job 7 --since '2026-11-25 10:00:00') ranks_a_node=1 chosen=(n2 n3 n4 n5) newly_left_out=()\n"
                 "allocated_nodes() { printf '%s\\n' n1 n2 n3 n4 n5; }; unhealthy_nodes() { :; }; answering_nodes() { printf '%s\\n' \"$@\"; }\n"
-                f"{knows}\nchoose_nodes; leave_out_nodes; choose_nodes || chosen=(none); echo \"= ${{left_out[*]}} / ${{chosen[*]}}\"")
+                f"{knows}\nchoose_nodes; ask_restart; restarts_here || chosen=(none); echo \"= ${{left_out[*]}} / ${{chosen[*]}}\"")
         done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
                               env={**os.environ, "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_ID": "7"})
         assert done.stdout.splitlines()[-1:] == [f"= {left_out} / {chosen}"], (name, done)
-
-
-def hosts_are_named_by_thousands_of_logs(folder):
-    """Their names exceed the limit of a command line, which is a quarter of the stack's."""
-    (folder / "log").mkdir()
-    for rank in range(3000):
-        says = "rank 7 (n8) is gone (its node does not answer; last heard of in data)" if rank != 7 else "rank 7 of 3000"
-        (folder / "log" / f"rank-{rank:05}.log").write_text(f"2026-11-25 10:00:00.100 E {says}\n")
-    text = (f"ulimit -s 512; {SOURCE}; run_dir={folder} launched_at='2026-11-25 10:00:00'; /bin/true {folder}/log/* 2>/dev/null && echo fits; "
-            "named_hosts 'is gone'")
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60, env={**os.environ, "SLURM_JOB_ID": "7"})
-    assert done.stdout.splitlines() == ["n8"], done
 
 
 def fewer_ranks_keep_the_global_batch(folder):
@@ -218,97 +191,36 @@ def fewer_ranks_keep_the_global_batch(folder):
         (folder / "checkpoints" / "latest").unlink(missing_ok=True)
         if checkpoint:
             (folder / "checkpoints" / "latest").symlink_to("step-00000007.h5")
-        text = (f"{SOURCE}; run_dir={folder} wanted=4 nodes={nodes} training=(--batch-size 4 --lr 1); "
-                "configuration=$'batch-size=4\\nglobal-batch-size=0\\naccumulate=2'; global_batch=$(global_batch_of_options 8); "
+        text = (f"{SOURCE}; lockstep=({LOCKSTEP}) run_dir={folder} wanted=4 ranks_a_node=2 nodes={nodes} training=(--batch-size 4 --lr 1); "
+                "configuration=$'batch-size=4\\nglobal-batch-size=0\\naccumulate=2'; "
                 "keep_global_batch; echo ${training[*]}")
         assert command("bash", "-c", text).strip() == expected, (nodes, checkpoint)
 
 
-def only_a_free_lock_of_the_same_job_is_emptied(folder):
-    lock = folder / "lock"
-    for holder, held, expected in (("Slurm job 7", False, True), ("Slurm job 7", True, False), ("Slurm job 77", False, False)):
-        lock.write_text(f'{{"job":"{holder}","host":"node2"}}')
-        text = f"{SOURCE}; run_dir={folder}; free_lock; echo $?"
-        run = ["flock", lock] if held else []
-        assert command(*run, "bash", "-c", text, env={"SLURM_JOB_ID": "7"}).strip() == "0"
-        assert (lock.read_text() == "") == expected, (holder, held)
-
-
-def nothing_is_written_through_links_in_a_run_directory(folder):
-    """Nor to what has another name outside it."""
+def a_restart_that_cannot_be_counted_is_none(folder):
+    """Nothing is written through links in a run directory."""
     made, victim = folder / "run", folder / "victim"
     made.mkdir()
-    lock = '{"job":"Slurm job 7","host":"node2"}'
-    finish = (f"{SOURCE}; status=70 launcher=srun max_restarts=50 stalled_restarts=1 machine=x; ways_again=x; submit_again() {{ :; }}; why_not_again() {{ reason=; }}; "
-              f"finish {made}; echo no")
-    for name, text in (("lock", f"{SOURCE}; run_dir={made}; free_lock"), ("restarts", finish)):
-        for link in (pathlib.Path.symlink_to, pathlib.Path.hardlink_to):
-            victim.write_text(lock)
-            link(made / name, victim)
-            output = subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, timeout=60)
-            assert victim.read_text() == lock, (name, link)
-            assert name == "lock" or "cannot count restarts" in output.stdout + output.stderr, output
-            (made / name).unlink()
-            victim.unlink()
-        (made / name).symlink_to(victim)
-        subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, timeout=60)
-        assert not victim.exists(), name
-        (made / name).unlink()
-    for text, expected in (("step-00000008.h5", "step-00000008.h5"), ("/etc/passwd", "none"), ("step-1.h5 70 x", "none")):
-        (made / "checkpoints").mkdir(exist_ok=True)
-        (made / "checkpoints" / "latest").symlink_to(text)
-        assert command("bash", "-c", f"{SOURCE}; newest_checkpoint {made}").strip() == expected
-        (made / "checkpoints" / "latest").unlink()
-
-
-def logs_are_read_from_files_of_the_run_alone(folder):
-    """Not from a FIFO, which would be waited for, and not through a link."""
-    made, victim = folder / "run", folder / "victim"
-    (made / "log").mkdir(parents=True)
-    victim.mkdir()
-    entry = made / "log" / "rank-00000.log"
-    words = ("2026-11-25 10:00:00.100 E rank 7 (n8) is gone (its node does not answer)\n"
-             "2026-11-25 10:00:00.200 W rank 7 (n9) is slow: --exclude=n9\n2026-11-25 10:00:00.300 I finished at step 20\n")
-    text = (f"{SOURCE}; run_dir={made} log_size=0 launched_at='2026-11-25 10:00:00'; named_hosts 'is gone'; slow_hosts; "
-            "if is_complete; then echo complete; fi; echo end")
-
-    def read():
-        return subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, timeout=20).stdout.split()
-
-    entry.write_text(words)
-    assert read() == ["n8", "n9", "complete", "end"], read()
-    (victim / "rank-00000.log").write_text(words)
-    for plant in (os.mkfifo, lambda path: path.symlink_to(victim / path.name), lambda path: path.hardlink_to(victim / path.name), pathlib.Path.mkdir,
-                  lambda path: path.symlink_to(folder / "absent")):
-        entry.unlink()
-        plant(entry)
-        assert read() == ["end"], (os.lstat(entry), read())
-        if entry.is_dir():
-            entry.rmdir()
-            entry.touch()
-    shutil.rmtree(made / "log")
-    (made / "log").symlink_to(victim)
-    assert read() == ["end"], read()
-
-
-def a_run_that_finished_earlier_is_not_complete(folder):
-    """A finished run that continues with more epochs appends to its log."""
-    log = folder / "log" / "rank-00000.log"
-    log.parent.mkdir()
-    for written, expected in (("stopped on request at step 15\n", "no"), ("finished at step 20\n", "yes"),
-                              ("nothing to do: step 10 is the last\n", "yes"), ("", "no")):
-        log.write_text("finished at step 10\n")
-        text = (f"{SOURCE}; run_dir={folder}; log_size=$(size_of_log); cat >>{log}; "
-                "if is_complete; then echo yes; else echo no; fi")
-        done = subprocess.run(["bash", "-c", text], input=written, capture_output=True, text=True, timeout=60)
-        assert done.stdout.strip() == expected, (written, done)
+    text = (f"{SOURCE}; lockstep=({LOCKSTEP}) status=70 launcher=srun max_restarts=50 stalled_restarts=1 crash_restarts=2 machine=x ways_again=x; "
+            f"submit_again() {{ :; }}; why_not_again() {{ reason=; }}; finish {made}; echo no")
+    victim.write_text("kept")
+    for link in (pathlib.Path.symlink_to, pathlib.Path.hardlink_to):
+        link(made / "restarts", victim)
+        done = subprocess.run(["bash", "-c", text], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 70 and victim.read_text() == "kept", done
+        assert re.search(r"cannot write .*/restarts \(.*\); .*; not submitted again$", done.stderr.strip()), done
+        (made / "restarts").unlink()
+    lockstep = program(folder / "absent" / "lockstep", "echo 'error while loading shared libraries: libmpi.so.40' >&2; exit 127")
+    done = subprocess.run(["bash", "-c", text.replace(str(LOCKSTEP), str(lockstep))], env={**os.environ, "SLURM_JOB_ID": "7"},
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 70 and "libmpi.so.40); not submitted again" in done.stderr, done
 
 
 def success_without_a_rank_is_a_failure(folder):
     """Slurm's srun has been seen to return 0 after `task launch failed`."""
     script = script_for(folder, folder / "run-none", "--nodes=1 --ntasks-per-node=1 --time=60")
     machine = script.parent / "virtual.env"
-    (script.parent / "absent").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* && "$*" != --version ]] || exec {LOCKSTEP} "$@"\n')
+    (script.parent / "absent").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* && $1 != --version && $1 != restart ]] || exec {LOCKSTEP} "$@"\n')
     (script.parent / "absent").chmod(0o755)
     machine.write_text(machine.read_text() + f"lockstep=({script.parent}/absent)\n")
     log = submit(script, env={"TEST_MAX_RESTARTS": "0"}).end("FAILED", status=70, restarts=0)
@@ -364,11 +276,8 @@ if __name__ == "__main__":
     main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun,
           each_launcher_gets_options_that_it_supports,
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
-          shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
-          a_run_that_finished_earlier_is_not_complete,
+          shards_are_staged_if_the_machine_sets_stage,
           only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
-          hosts_are_named_by_thousands_of_logs,
-          fewer_ranks_keep_the_global_batch, only_a_free_lock_of_the_same_job_is_emptied,
-          nothing_is_written_through_links_in_a_run_directory, logs_are_read_from_files_of_the_run_alone,
+          fewer_ranks_keep_the_global_batch, a_restart_that_cannot_be_counted_is_none,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])

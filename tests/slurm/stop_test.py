@@ -251,7 +251,7 @@ def restarts_are_limited_and_need_progress(folder):
         script = edited(place, "train.sbatch", f"--job-name={name} --nodes=2 --ntasks-per-node=1 --time=60", run_line(folder, run_dir))
         machine = place / "virtual.env"
         machine.write_text(machine.read_text() + "lockstep=(" + str(place / "dies") + ")\n")
-        (place / "dies").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* && "$*" != --version ]] || exec {LOCKSTEP} "$@"\n'
+        (place / "dies").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* && $1 != --version && $1 != restart ]] || exec {LOCKSTEP} "$@"\n'
                                     f"mkdir -p {run_dir}/{logs}\necho begun >>{run_dir}/{logs}/rank-00000.log\nkill -KILL $$\n")
         (place / "dies").chmod(0o755)
         # srun returns the status of the killed rank, or of those that it then ended, whichever it receives first.
@@ -274,7 +274,7 @@ def a_crash_is_retried_twice(folder):
         machine = script.parent / "virtual.env"
         machine.write_text(machine.read_text() + f"lockstep=({script.parent}/dies)\n")
         (script.parent / "dies").write_text(
-            f'#!/bin/bash\n[[ "$*" != *--print-config* && "$*" != --version ]] || exec {LOCKSTEP} "$@"\n'
+            f'#!/bin/bash\n[[ "$*" != *--print-config* && $1 != --version && $1 != restart ]] || exec {LOCKSTEP} "$@"\n'
             f'{LOCKSTEP} "$@" --max-steps $((10 * SLURM_RESTART_COUNT + 10))\n{dies}\n')
         (script.parent / "dies").chmod(0o755)
         return submit(script, *options, run_dir=folder / f"run-{name}", env={"TEST_MAX_RESTARTS": "5"})

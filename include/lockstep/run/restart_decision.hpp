@@ -38,7 +38,7 @@ struct RestartDecision {
   int status = 0;             ///< that counts: not the launcher's 0 if the run has not finished
   bool crashed = false;       ///< or out of memory
   bool resumes = false;       ///< the same command may go on after this status
-  bool unlogged = false;      ///< no rank has logged anything, and none was asked to stop
+  bool unlogged = false;      ///< no rank has logged anything, and none has stopped
   bool in_job = false;        ///< restarting the ranks within the job may help
   std::string refusal = {};   ///< why the run must not be started again; empty: it may
   std::string progress = {};  ///< " at checkpoint none: restart 1 of at most 50"
