@@ -3,7 +3,7 @@
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
 finish() {
-  local - run_dir=$1 facts reported cause reason why here newly_left_out allowed verdict resumes unlogged may_lack_memory in_job unreachable suspect repeated slow
+  local - run_dir=$1 ending reported cause reason why here newly_left_out allowed verdict resumes unlogged may_lack_memory in_job unreachable suspect repeated slow
   set -euo pipefail
   first_job=${first_job:-$job}
   shift
@@ -23,10 +23,10 @@ finish() {
 
 # Returns if the run may be restarted after `status`; else ends the script.
 check_restart() {
-  reported=$status facts=(--job "$first_job" --log-bytes "$log_size" ${warned:+--asked-to-stop} --max-restarts "$max_restarts"
+  reported=$status ending=(--job "$first_job" --log-bytes "$log_size" ${warned:+--asked-to-stop} --max-restarts "$max_restarts"
     --stalled-restarts "$stalled_restarts" --crash-restarts "$crash_restarts" ${restarted:+--relaunched "$restarted"})
   # mpirun's 0 may not mean success, nor srun's with spare nodes, where it does not wait for all ranks.
-  [[ $launcher == srun && -z $wanted ]] || facts+=(--require-end)
+  [[ $launcher == srun && -z $wanted ]] || ending+=(--require-end)
   ask_restart ${wanted:+--since "$launched_at"}
   [ "$status" != 0 ] || end 0 "done"
   [[ $reported != 0 || -z $unlogged ]] || say "the launcher reports success, but no rank has started"
@@ -37,14 +37,14 @@ check_restart() {
   [ -z "$unlogged" ] || ! launcher_fails ||
     give_up "$status" "$why: the launcher starts no program with these options, though all nodes answer (line above: ${line[*]}); correct srun_options or mpirun_options in $machine; not submitted again"
   [ -n "$allowed" ] || give_up "$status" "$why$verdict; not submitted again"
-  [ -z "$may_lack_memory" ] || ! ran_out_of_memory || facts+=(--out-of-memory)
+  [ -z "$may_lack_memory" ] || ! ran_out_of_memory || ending+=(--out-of-memory)
 }
 
 # ask_restart OPTION...: sets the variables that `lockstep restart` prints. No signal ends it, since it may already have counted the restart.
 ask_restart() {
   local answer name value
   verdict='' suspect='' unreachable='' repeated='' slow=''
-  answer=$(trap '' USR1 USR2 INT HUP TERM && "${lockstep[@]}" restart "$run_dir" --values --status "$status" "${facts[@]}" "$@" 2>&1) || true
+  answer=$(trap '' USR1 USR2 INT HUP TERM && "${lockstep[@]}" restart "$run_dir" --values --status "$status" "${ending[@]}" "$@" 2>&1) || true
   while IFS='=' read -r name value; do
     case $name in status | allowed | verdict | resumes | unlogged | may_lack_memory | in_job | unreachable | suspect | repeated | slow) printf -v "$name" %s "$value" ;; esac
   done <<<"$answer"

@@ -68,8 +68,8 @@ place_ranks() {
 # On a node of the ranks other than the script's.
 start_guard() {
   [ -z "$guarded_from" ] || ! is_in "$guarded_from" "${chosen[@]}" || return 0
-  local own=("${SLURMD_NODENAME:-}")
-  guarded_from=$(without own "${chosen[@]}" | head -n 1)
+  local script_node=("${SLURMD_NODENAME:-}")
+  guarded_from=$(without script_node "${chosen[@]}" | head -n 1)
   [ -z "$guarded_from" ] || guard "$guarded_from"
 }
 

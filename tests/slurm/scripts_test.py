@@ -175,7 +175,7 @@ def nodes_are_left_out_for_a_reason(folder):
                 f"2026-11-25 09:59:59.999 E rank 3 (n5) {gone}\n2026-11-25 10:00:00.100 I rank {rank} of 4\n" +
                 (f"2026-11-25 10:30:00.000 E no progress: rank 1 ({host}, GPU-1) {what}; rank 3 (n5) waits\n" if host else ""))
         text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; lockstep=({LOCKSTEP}) run_dir={run_dir} wanted={wanted}\n"
-                f"status=70 facts=(--job 7 --since '2026-11-25 10:00:00') ranks_a_node=1 chosen=(n2 n3 n4 n5) newly_left_out=()\n"
+                f"status=70 ending=(--job 7 --since '2026-11-25 10:00:00') ranks_a_node=1 chosen=(n2 n3 n4 n5) newly_left_out=()\n"
                 "allocated_nodes() { printf '%s\\n' n1 n2 n3 n4 n5; }; unhealthy_nodes() { :; }; answering_nodes() { printf '%s\\n' \"$@\"; }\n"
                 f"{knows}\nchoose_nodes; ask_restart; restarts_here || chosen=(none); echo \"= ${{left_out[*]}} / ${{chosen[*]}}\"")
         done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
