@@ -327,13 +327,3 @@ limit_time() {
   if [ "$own" -gt 0 ] && [ "$own" -le "$left" ]; then return 0; fi
   training+=(--override --time-limit "${left}s")
 }
-
-# drop_options NAME...: removes these options and their values from `training`.
-drop_options() {
-  local argument kept=() skip=
-  for argument in "${training[@]}"; do
-    [[ $argument != --* ]] || { is_in "${argument%%=*}" "$@" && skip=1 || skip=; }
-    [ -n "$skip" ] || kept+=("$argument")
-  done
-  training=("${kept[@]}")
-}

@@ -10,15 +10,14 @@ finish() {
   while
     check_restart
     newly_left_out=() here=
-    if [[ -n $wanted && -n $in_job ]] && restarts_here; then here=--in-job; fi
+    if [[ -n $wanted && -n $in_job && -z $warned ]] && restarts_here; then here=--in-job; fi
     ask_restart --record $here ${suspect:+--named="$suspect"} ${newly_left_out:+--left-out="$(joined "${newly_left_out[@]}")"}
     [ -n "$allowed" ] || give_up "$status" "$why$verdict; not submitted again"
     say "$why$verdict"
     [ -n "$here" ]
   do launch_again; done
   submit_again "$@" || say "cannot submit the job again ($ways_again); submit the same command again"
-  told=1
-  exit "$status"
+  told=1 && exit "$status"
 }
 
 # Returns if the run may be restarted after `status`; else ends the script.

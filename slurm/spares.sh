@@ -57,12 +57,10 @@ choose_nodes() {
 # Sets `on_nodes` to the launcher's options for the chosen nodes. A step whose ranks are lost with their node holds its resources
 # until Slurm gives up the node; hence --overlap, for mpirun's own srun as a variable. Without --wait, srun would wait as long.
 place_ranks() {
-  if [ "$launcher" = srun ]; then
-    on_nodes=("--nodes=$nodes" "--ntasks=$tasks" "--ntasks-per-node=$ranks_a_node" "--nodelist=$(joined "${chosen[@]}")" --overlap --wait=10)
-  else
-    export SLURM_OVERLAP=1
-    on_nodes=(--host "$(joined "${chosen[@]/%/:$ranks_a_node}")")
-  fi
+  on_nodes=("--nodes=$nodes" "--ntasks=$tasks" "--ntasks-per-node=$ranks_a_node" "--nodelist=$(joined "${chosen[@]}")" --overlap --wait=10)
+  [ "$launcher" != srun ] || return 0
+  export SLURM_OVERLAP=1
+  on_nodes=(--host "$(joined "${chosen[@]/%/:$ranks_a_node}")")
 }
 
 # On a node of the ranks other than the script's.
@@ -83,10 +81,7 @@ leave_out() {
   done
 }
 
-leave_out_if_spare() {
-  is_in "$2" "${chosen[@]}" && choose_nodes && [ "$spares" -gt 0 ] || return 0
-  leave_out "$1" "$2"
-}
+leave_out_if_spare() { ! is_in "$2" "${chosen[@]}" || ! choose_nodes || [ "$spares" = 0 ] || leave_out "$@"; }
 
 # Leaves out the nodes that cannot be used; and, while there are spare ones, those named at two restarts, and slow ones. Then chooses.
 restarts_here() {
@@ -98,11 +93,8 @@ restarts_here() {
   for node in ${unreachable//,/ }; do ! is_in "$node" "${all[@]}" || leave_out "the other ranks get no answer from it" "$node"; done
   mapfile -t usable < <(without left_out "${all[@]}")
   mapfile -t answering < <(answering_nodes "${usable[@]}")
-  if [ ${#answering[@]} = 0 ]; then
-    say "warning: $scheduler starts no process on any of the nodes"
-  else
-    leave_out "$scheduler cannot start a process on it" $(without answering "${usable[@]}")
-  fi
+  [ ${#answering[@]} -gt 0 ] || { say "warning: $scheduler starts no process on any of the nodes" && answering=("${usable[@]}"); }
+  leave_out "$scheduler cannot start a process on it" $(without answering "${usable[@]}")
   for node in ${repeated//,/ }; do leave_out_if_spare "its ranks were named at an earlier restart, too" "$node"; done
   [ -z "$replace_slow" ] || for node in ${slow//,/ }; do leave_out_if_spare "it is slow" "$node"; done
   choose_nodes && return
@@ -126,7 +118,5 @@ keep_global_batch() {
   local batch
   batch=$("${lockstep[@]}" restart "$run_dir" --ranks $((wanted * ranks_a_node)) \
     $(sed -nE 's/^(batch-size|global-batch-size|accumulate)=/--&/p' <<<"$configuration"))
-  [ -n "$batch" ] || return 0
-  drop_options --batch-size --global-batch-size
-  training+=(--global-batch-size "$batch")
+  [ -z "$batch" ] || training+=(--override --global-batch-size "$batch")
 }

@@ -187,7 +187,7 @@ def fewer_ranks_keep_the_global_batch(folder):
     """Explicitly, if there is no checkpoint that has it."""
     (folder / "checkpoints").mkdir()
     for nodes, checkpoint, expected in ((4, False, "--batch-size 4 --lr 1"), (3, True, "--batch-size 4 --lr 1"),
-                                        (3, False, "--lr 1 --global-batch-size 64")):
+                                        (3, False, "--batch-size 4 --lr 1 --override --global-batch-size 64")):
         (folder / "checkpoints" / "latest").unlink(missing_ok=True)
         if checkpoint:
             (folder / "checkpoints" / "latest").symlink_to("step-00000007.h5")
