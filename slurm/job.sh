@@ -80,11 +80,7 @@ pass_on() {
     return 0
   fi
   warned=$1
-  if [[ $phase == after* ]]; then
-    say "SIG$1: the ranks have ended"
-    return 0
-  fi
-  say "SIG$1: asking the ranks to save and stop"
+  if [[ $phase == after* ]]; then say "SIG$1: the ranks have ended"; else say "SIG$1: asking the ranks to save and stop"; fi
   [ -z "$ranks" ] || ask_to_stop
 }
 
@@ -231,7 +227,7 @@ introduce() {
   why_not_here
   [ -z "$reason" ] || give_up 64 "no ranks are started here: $reason"
   check_program
-  recipe=$(printf '%s\n' "$@" | sed -n '/^--config$/{n;p;};s/^--config=//p')
+  recipe=$(printf '%s\n' "$@" | sed -n '/^--config$/{n;p;};s/^--config=//p' | tail -n 1)
   say "$answer ($(type -P "${lockstep[0]}")); job.sh of $LOCKSTEP_SLURM ($found_by); machine $machine ($chosen_by); $launcher; $nodes nodes x $ranks_a_node ranks x ${cores:-?} cores; recipe ${recipe:-none}"
 }
 
@@ -244,10 +240,7 @@ launch_line() {
     srun) line=(srun --kill-on-bad-exit=1 "${on_nodes[@]}" "${srun_options[@]}" "$@") ;;
     # All ranks of a node see all of its cores and GPUs that the job has; flux_options and jsrun_options bind them to cores.
     flux) line=(flux run --nodes="$nodes" --tasks-per-node="$ranks_a_node" --exclusive "${flux_options[@]}" "$@") ;;
-    jsrun)
-      line=(jsrun --nrs="$nodes" --rs_per_host=1 --tasks_per_rs="$ranks_a_node" -c ALL_CPUS -g ALL_GPUS
-        "${jsrun_options[@]}" "$@")
-      ;;
+    jsrun) line=(jsrun --nrs="$nodes" --rs_per_host=1 --tasks_per_rs="$ranks_a_node" -c ALL_CPUS -g ALL_GPUS "${jsrun_options[@]}" "$@") ;;
     *) line=("$launcher" -n "$tasks" "${on_nodes[@]}" "${mpirun_options[@]}" "$@") ;;
   esac
 }
@@ -257,10 +250,8 @@ launch() {
   local - line
   set -euo pipefail
   introduce "$@"
-  if [ -n "$warned" ]; then
-    status=75  # before the ranks had started; nothing is lost
-    return
-  fi
+  status=75 # if the signal came before the ranks had started; nothing is lost
+  [ -z "$warned" ] || return 0
   launch_line "$@"
   if [ -n "$limit" ]; then line=(timeout --kill-after=30 "$limit" "${line[@]}"); fi
   launched=$SECONDS
@@ -274,9 +265,7 @@ launch() {
     status=0
     wait "$ranks" || status=$?
     [ -n "$interrupted" ]
-  do
-    interrupted=
-  done
+  do interrupted=''; done
   ranks=
   phase="after the ranks, which ended with $status"
 }
@@ -304,11 +293,7 @@ resolve_run() {
 }
 
 # Adds --stage-dir if the machine has `stage`, unless the options set it or need no data.
-use_stage() {
-  [ -n "$stage" ] || return 0
-  case " ${training[*]} " in *" --stage-dir"* | *" --synthetic "*) return 0 ;; esac
-  training+=(--stage-dir "$stage")
-}
+use_stage() { [[ -z $stage || " ${training[*]} " =~ " --stage-dir"|" --synthetic " ]] || training+=(--stage-dir "$stage"); }
 
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
 
