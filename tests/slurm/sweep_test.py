@@ -55,7 +55,7 @@ def only_what_has_not_finished_is_submitted_again(folder, script, file):
         runs = re.findall(rf"^ *\d+  {folder}/runs/(\S+) +(finished|to .*)$", output, re.M)
         left = [name for name, state in runs if state != "finished"]
         array = re.search(r"^array (\d+)$", output, re.M)
-        assert (array is not None) == (left != []) and len(runs) == len(text.splitlines()) - text.count("#") - text.count("\n\n"), output
+        assert (array is None) == ("all runs have finished" in output) == (left == []) and len(runs) == len(text.splitlines()) - text.count("#") - text.count("\n\n"), output
         if left:
             assert len(command("squeue", "-h", "-r", "-j", array.group(1)).splitlines()) == len(left), output
             command("scancel", array.group(1))
