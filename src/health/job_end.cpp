@@ -19,6 +19,7 @@ namespace {
 using Clock = StopTimer::Clock;
 using Kind = SlurmAnswer::Kind;
 
+constexpr const char* option_name = "--time-limit";
 constexpr const char* end_variable = "SLURM_JOB_END_TIME";
 /// Answers are whole seconds and take time; a limit is changed by minutes.
 constexpr double least_change = 15;
@@ -90,7 +91,7 @@ std::optional<Clock::time_point> JobEnd::end() const {
 
 TimeAllowed JobEnd::allowed() {
   TimeAllowed allowed;
-  std::string source = "--time-limit";
+  std::string source = option_name;
   if (thread_.joinable()) {
     const std::string job = "Slurm job " + options_.job;
     std::unique_lock lock(mutex_);
@@ -179,12 +180,13 @@ TimeAdvice advise_on_time(const TimeAllowed& allowed, const TimeNeeds& needs,
                           const SaveInterval& save_every) {
   TimeAdvice advice;
   if (!allowed.end) return advice;
-  const bool by_option = allowed.source == "--time-limit";
+  const bool by_option = allowed.source == option_name;
   const char* const remedy =
       by_option ? "give a longer --time-limit" : "submit with a longer --time";
   const std::string left = format_duration(std::max(needs.left, 0.0));
-  // The variable may be another job's.
-  if (needs.left <= StopTimer::end_reserve && allowed.source != end_variable) {
+  // Nobody kills a run at the end of its option, and the variable may be another job's.
+  const bool is_killed = !by_option && allowed.source != end_variable;
+  if (is_killed && needs.left <= StopTimer::end_reserve) {
     advice.refusal = fmt::format(
         "{} left until {} ends the run (the ranks need {:.0f} s to end, so no step would be kept); "
         "{}",

@@ -221,8 +221,10 @@ BOOST_AUTO_TEST_CASE(a_limit_that_leaves_no_time_is_refused_with_its_remedy) {
   BOOST_TEST(advise_on_time(by_slurm, {.left = 4, .save = 1, .stop = 7}, {}).refusal ==
              "0:04 left until Slurm job 12 ends the run (the ranks need 5 s to end, so no step "
              "would be kept); submit with a longer --time");
-  BOOST_TEST(contains(advise_on_time(by_option, {.left = -1, .save = 1, .stop = 7}, {}).refusal,
-                      "give a longer --time-limit"));
+  const TimeAdvice soft = advise_on_time(by_option, {.left = 1, .save = 1, .stop = 7}, {});
+  BOOST_TEST(soft.refusal.empty());
+  BOOST_TEST(contains(soft.warnings.at(0), "stops after its first step"));
+  BOOST_TEST(contains(soft.warnings.at(0), "give a longer --time-limit"));
   const TimeAllowed guessed{.end = Clock::now(), .source = "SLURM_JOB_END_TIME", .problems = {}};
   BOOST_TEST(advise_on_time(guessed, {.left = 1, .save = 1, .stop = 7}, {}).refusal.empty());
   BOOST_TEST(advise_on_time({}, {.left = 0, .save = 1, .stop = 7}, {}).refusal.empty());
