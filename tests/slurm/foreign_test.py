@@ -61,7 +61,7 @@ def variables_of_the_machines_file_reach_the_ranks(folder):
 
 def a_job_that_must_not_run_again_is_not_submitted_again(folder):
     for scheduler in ALL:
-        check_not_submitted(Job(folder, scheduler, LOCKSTEP_MAX_RESTARTS="0").start(), STOPPED, "not submitted again: max_restarts=0")
+        check_not_submitted(Job(folder, scheduler, LOCKSTEP_MAX_RESTARTS="0").start(), STOPPED, r"\(max_restarts=0\); not submitted again")
     job = Job(folder, PBS)
     (job.folder / "attributes").write_text("Rerunable=False")
     check_not_submitted(job.start(), STOPPED, "not submitted again: it was submitted with -r n")

@@ -137,18 +137,19 @@ def a_run_of_real_ranks_stops_in_time_and_resumes(folder):
     lines = job.script.read_text().splitlines()
     (third,) = (i for i, line in enumerate(lines) if line.startswith("training=("))
     run_dir = job.folder / "run"
-    lines[third] = ("training=(--synthetic --synthetic-samples 64 --model mlp --width 8 --image-size 8 --channels 1 --classes 4 "
-                    f"--batch-size 4 --epochs 2 --threads 1 --progress plain --run-dir {run_dir})")
+    lines[third] = ("training=(--synthetic --synthetic-samples 64000 --model mlp --width 8 --image-size 8 --channels 1 --classes 4 "
+                    f"--batch-size 4 --epochs 1000 --threads 1 --progress plain --run-dir {run_dir})")
     job.script.write_text("\n".join(lines) + "\n")
 
-    (job.folder / "left").write_text(f"{DAY}:{DAY - RESERVE - 3}\n")
+    (job.folder / "left").write_text(f"{DAY}:{DAY - RESERVE - 15}\n")
     check_submitted(job.start())
     stopped = (run_dir / "restarts").read_text().split()
     (job.folder / "left").write_text(f"{DAY}:0\n")
-    status, output = job.run()
+    last = int(re.fullmatch(r"step-(\d+)\.h5", stopped[2])[1]) + 8
+    status, output = job.run("--override", "--max-steps", str(last))
 
-    assert stopped[:2] == ["7.server", "75"] and 1 <= int(re.fullmatch(r"step-(\d+)\.h5", stopped[2])[1]) < 16, stopped
-    assert status == OK and "finished at step 16" in output and "done" in output, (status, output)
+    assert stopped[:2] == ["7.server", "75"] and last > 8, stopped
+    assert status == OK and f"finished at step {last}" in output and "done" in output, (status, output)
     assert len(job.submitted()) == 1, job.calls()
 
 
