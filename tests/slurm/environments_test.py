@@ -25,18 +25,12 @@ class Submission:
         self.job = self.other = None
 
     def write(self, data):
-        once = self.folder / "once"
-        # Its first launch stops; a shell's start-up files do not concern it.
-        once.write_text(f'#!/bin/sh\ncase "$1 $*" in\n"train "*--print-config*) ;;\n"train "*) [ -e "{self.folder}/stops" ] && '
-                        f'/bin/mkdir "{self.folder}/stopped-$PMIX_RANK" 2>/dev/null && exit 75 ;;\nesac\nexec {LOCKSTEP} "$@"\n')
-        once.chmod(0o755)
-        if self.environment.stops:
-            (self.folder / "stops").touch()
+        program = stopping_once(self.folder / "once") if self.environment.stops else LOCKSTEP
         training = shlex.join(map(str, train_args(data, self.run_dir, "--max-steps", STEPS, "--seed", self.environment.seed)[1:]))
         script = edited(self.scripts, "train.sbatch", f"--job-name=trains {self.environment.resources} --time=60", f"training=({training})")
         machine = self.scripts / "virtual.env"
         script.write_text(script.read_text().replace(f"load_machine {machine}", f"load_machine {shlex.quote(str(machine))}"))
-        machine.write_text(machine.read_text().replace(f"lockstep=({LOCKSTEP})", f"lockstep=({once})")
+        machine.write_text(machine.read_text().replace(f"lockstep=({LOCKSTEP})", f"lockstep=({program})")
                            .replace("${TEST_LAUNCHER:-srun}", self.environment.launcher))
         return script
 

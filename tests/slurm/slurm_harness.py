@@ -66,6 +66,14 @@ def edited(folder, name, resources, arguments):
     return script
 
 
+def stopping_once(path, before=""):
+    """Writes a program that is lockstep, but its ranks stop in the first start of a job; a shell's start-up files do not concern it."""
+    path.write_text(f'#!/bin/sh\n{before}\ncase "$1 $*" in\n"train "*--print-config*) [ ! -e "{path}.started" ] || : >"{path}.again"; : >"{path}.started" ;;\n'
+                    f'"train "*) [ -e "{path}.again" ] || exit 75 ;;\nesac\nexec {LOCKSTEP} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def step_daemons(number):
     """Process ids of the slurmstepd daemons of a job that still run."""
     found = []

@@ -174,8 +174,7 @@ def a_job_submitted_from_another_is_its_own(folder):
     """From an array's element with other resources: the new job trains the seed that was asked for, and is requeued itself."""
     write_shards(folder / "data")
     site = Site(folder / "site", "", resources="--nodes=2 --ntasks-per-node=1 --time=60")
-    spy(site.folder).write_text(f'#!/bin/sh\n[ -z "$PMIX_RANK" ] || /usr/bin/env -0 >"{site.folder}/environment-$PMIX_RANK"\n[ -z "$PMIX_RANK" ] || '
-                                f'! mkdir "{site.folder}/stopped-$PMIX_RANK" 2>/dev/null || exit 75\nexec {LOCKSTEP} "$@"\n')
+    stopping_once(spy(site.folder), f'[ -z "$PMIX_RANK" ] || /usr/bin/env -0 >"{site.folder}/environment-$PMIX_RANK"')
     outer = site.folder / "outer"
     outer.write_text(f"#!/bin/bash\nsbatch --parsable --output={site.folder}/out --chdir={site.folder} {site.script} --seed 7 >{site.folder}/number\nsleep 600\n")
     element = submit(outer, "--array=5", "--ntasks=1", "--cpus-per-task=3", "--mem-per-cpu=100", "--requeue", env=LOGIN)
