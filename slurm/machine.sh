@@ -91,7 +91,7 @@ check_settings() {
   for name in $set_names; do
     # What is this script's own gets its value back.
     if [[ $name =~ ^[a-z] && ${!name-} != "${variables[$name]-${!name-}}" ]] &&
-      ! is_in "$name" "${settings//$'\n'/ }" nodes tasks ranks_a_node cores phase told warned interrupted early; then
+      ! is_in "$name" "${settings//$'\n'/ }" nodes tasks ranks_a_node cores phase told warned interrupted early name near settings others; then
       printf -v "$name" %s "${variables[$name]}"
       others+=("$name")
     fi
