@@ -2,6 +2,7 @@
 # Slurm; also used outside jobs. job.sh says what each of these variables and functions means.
 
 own_launcher=srun
+first_job= # a requeued job keeps its number
 ways_again="scontrol requeue does not work here"
 facts=  # Slurm's record of this job, as `scontrol -o show job` prints it; empty: Slurm has not told
 restarts_before=0 output_begin=1 # of this start of the job

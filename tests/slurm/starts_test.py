@@ -198,7 +198,8 @@ def commands_of_slurm_are_called_for_this_job_alone(folder):
     for name, text in (("scontrol", 'case "$REQUEUE $1" in silent*) echo "Unable to contact slurm controller" >&2; exit 1 ;; no*requeue) exit 1 ;; esac\n'
                                     f'[ "$1" = requeue ] || echo "JobId=8 JobName=x UserId=u({os.getuid()}) JobState=RUNNING Reason=None Requeue=1 '
                                     f'Restarts=$([ "$REQUEUE" = yes ] && grep -c "requeue 8" {calls} || echo 0) NumNodes=1 NumTasks=1 TimeLimit=01:00:00"'),
-                       ("sbatch", "echo 9"), ("scancel", ""), ("squeue", ""), ("sleep", ""), ("srun", "exit 75"), ("lockstep", "echo lockstep 1.0")):
+                       ("sbatch", "echo 9"), ("scancel", ""), ("squeue", ""), ("sleep", ""), ("srun", "exit 75"),
+                       ("lockstep", f'[ "$1" != restart ] || exec {LOCKSTEP} "$@"\necho lockstep 1.0')):
         (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n{text}\n')
         (programs / name).chmod(0o755)
     element = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_COUNT": "9", "LOCKSTEP_FIRST_JOB": "7"}
