@@ -66,8 +66,9 @@ place_ranks() {
 # On a node of the ranks other than the script's.
 start_guard() {
   [ -z "$guarded_from" ] || ! is_in "$guarded_from" "${chosen[@]}" || return 0
-  local script_node=("${SLURMD_NODENAME:-}")
-  guarded_from=$(without script_node "${chosen[@]}" | head -n 1)
+  local script_node=("${SLURMD_NODENAME:-}") rank_nodes=()
+  mapfile -t rank_nodes < <(without script_node "${chosen[@]}")
+  guarded_from=${rank_nodes[0]:-}
   [ -z "$guarded_from" ] || guard "$guarded_from"
 }
 
