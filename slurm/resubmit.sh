@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2046,SC2154
 # What follows when the ranks have ended; sourced by job.sh. `lockstep restart` decides by the run directory, and counts the restart there.
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
@@ -22,14 +22,13 @@ finish() {
 
 # Returns if the run may be restarted after `status`; else ends the script.
 check_restart() {
-  reported=$status ending=(--job "$first_job" --log-bytes "$log_size" ${warned:+--asked-to-stop} --max-restarts "$max_restarts"
+  reason='' cause='' reported=$status ending=(--job "$first_job" --log-bytes "$log_size" ${warned:+--asked-to-stop} --max-restarts "$max_restarts"
     --stalled-restarts "$stalled_restarts" --crash-restarts "$crash_restarts" ${restarted:+--relaunched "$restarted"})
   # mpirun's 0 may not mean success, nor srun's with spare nodes, where it does not wait for all ranks.
   [[ $launcher == srun && -z $wanted ]] || ending+=(--require-end)
   ask_restart ${wanted:+--since "$launched_at"}
   [ "$status" != 0 ] || end 0 "done"
   [[ $reported != 0 || -z $unlogged ]] || say "the launcher reports success, but no rank has started"
-  reason='' cause=''
   [ -z "$resumes" ] || why_not_again
   why="status $status${cause:+ ($cause)}"
   [ -z "$reason" ] || end "$status" "$why; not submitted again: $reason"
@@ -53,9 +52,7 @@ ask_restart() {
 # Whether the launcher cannot start even `true` with these options, though the nodes start processes.
 launcher_fails() {
   [ "$status" = 1 ] && declare -F answering_nodes >/dev/null || return 1
-  local allocated=()
   launch_line true
   ! timeout 60 "${line[@]}" </dev/null || return 1
-  mapfile -t allocated < <(allocated_nodes)
-  [ "$(answering_nodes "${allocated[@]}" | sort -u | wc -l)" = ${#allocated[@]} ]
+  [ "$(answering_nodes $(allocated_nodes) | sort -u | wc -l)" = "$(allocated_nodes | wc -l)" ]
 }

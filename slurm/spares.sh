@@ -1,6 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2046,SC2154
 # Restarts within a job, on its spare nodes; sourced by job.sh. docs/slurm.md explains them. A scheduler has them if its file defines
-#
 #   allocated_nodes          prints the nodes that the job still has, one a line
 #   unhealthy_nodes NODE...  prints those that are down, failing, drained or silent, as far as the scheduler knows
 #   answering_nodes NODE...  prints those where the scheduler can start a process now
@@ -17,8 +16,7 @@ joined() { (IFS=, && echo "$*"); }
 
 # without ARRAY NODE...: prints the nodes that are not in it.
 without() {
-  local -n others=$1
-  local node
+  local -n others=$1; local node
   for node in "${@:2}"; do is_in "$node" "${others[@]}" || echo "$node"; done
 }
 
@@ -66,17 +64,14 @@ place_ranks() {
 # On a node of the ranks other than the script's.
 start_guard() {
   [ -z "$guarded_from" ] || ! is_in "$guarded_from" "${chosen[@]}" || return 0
-  local script_node=("${SLURMD_NODENAME:-}") rank_nodes=()
-  mapfile -t rank_nodes < <(without script_node "${chosen[@]}")
-  guarded_from=${rank_nodes[0]:-}
+  for guarded_from in "${chosen[@]}" ''; do [ "$guarded_from" = "${SLURMD_NODENAME:-}" ] || break; done
   [ -z "$guarded_from" ] || guard "$guarded_from"
 }
 
 # leave_out REASON NODE...
 leave_out() {
   local node
-  for node in "${@:2}"; do
-    is_in "$node" "${left_out[@]}" && continue
+  for node in $(without left_out "${@:2}"); do
     left_out+=("$node") newly_left_out+=("$node")
     say "leaving out $node: $1"
   done
@@ -98,14 +93,11 @@ restarts_here() {
   leave_out "$scheduler cannot start a process on it" $(without answering "${usable[@]}")
   for node in ${repeated//,/ }; do leave_out_if_spare "its ranks were named at an earlier restart, too" "$node"; done
   [ -z "$replace_slow" ] || for node in ${slow//,/ }; do leave_out_if_spare "it is slow" "$node"; done
-  choose_nodes && return
-  say "too few nodes are left for a restart within this job (${min_nodes:-$wanted} are needed)"
-  return 1
+  choose_nodes || { say "too few nodes are left for a restart within this job (${min_nodes:-$wanted} are needed)" && return 1; }
 }
 
 launch_again() {
-  restarted=same
-  [ "$nodes" = "$wanted" ] || restarted=fewer
+  restarted=$([ "$nodes" -lt "$wanted" ] && echo fewer || echo same)
   say "restarting within this job on $(joined "${chosen[@]}")"
   start_guard
   keep_global_batch
@@ -117,7 +109,6 @@ launch_again() {
 keep_global_batch() {
   [ "$nodes" -lt "$wanted" ] || return 0
   local batch
-  batch=$("${lockstep[@]}" restart "$run_dir" --ranks $((wanted * ranks_a_node)) \
-    $(sed -nE 's/^(batch-size|global-batch-size|accumulate)=/--&/p' <<<"$configuration"))
+  batch=$("${lockstep[@]}" restart "$run_dir" --ranks $((wanted * ranks_a_node)) $(sed -nE 's/^(batch-size|global-batch-size|accumulate)=/--&/p' <<<"$configuration"))
   [ -z "$batch" ] || training+=(--override --global-batch-size "$batch")
 }
