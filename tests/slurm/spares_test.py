@@ -46,10 +46,16 @@ def a_dead_node_is_replaced_within_the_job(folder):
 
 
 def a_batch_that_fewer_ranks_cannot_divide_is_requeued(folder):
-    """Pairs for mixup: 16 samples are whole pairs on 4 ranks, and not on 3. A requeued job has all its nodes again."""
+    """On GPUs, pairs for mixup: 16 samples are whole pairs on 4 ranks, and not on 3. A requeued job has all its nodes again."""
     run_dir = folder / "run-pairs"
-    job = submit(script_for(folder, run_dir, LAYOUT, **SHORT), run_dir=run_dir, arguments=["--mixup", 0.2],
-                 env={"LOCKSTEP_SPARE_NODES": "0", "LOCKSTEP_MIN_NODES": "2"})
+    script = script_for(folder, run_dir, LAYOUT, **SHORT)
+    refuses = script.parent / "refuses"
+    refuses.write_text(f'#!/bin/bash\n[[ $1 == train && $* != *--print-config* && $SLURM_STEP_NUM_TASKS == 3 ]] || exec {LOCKSTEP} "$@"\n'
+                       "echo 'cannot mix pairs in a global batch of 16 (3 ranks)'\nexit 64\n")
+    refuses.chmod(0o755)
+    with open(script.parent / "virtual.env", "a") as file:
+        file.write(f"lockstep=({refuses})\n")
+    job = submit(script, run_dir=run_dir, env={"LOCKSTEP_SPARE_NODES": "0", "LOCKSTEP_MIN_NODES": "2"})
     job.hold(STEP, RANKS + 1)
     CLUSTER.kill_node("node3")
     job.release()
