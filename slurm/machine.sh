@@ -80,7 +80,7 @@ source_machine() {
     [ "${!exported_name}" = "${variables[$exported_name]-${!exported_name}x}" ] || is_in "$exported_name" PWD OLDPWD SHLVL _ ||
       exported+=("$exported_name")
   done
-  set_names=$(compgen -v)
+  set_names=$(compgen -v) declared=$(local)
   for exported_name in "${exported[@]}"; do declare -gx "$exported_name=${!exported_name}"; done # `declare -x` makes local ones
 }
 
@@ -88,6 +88,9 @@ source_machine() {
 check_settings() {
   local name near settings others=()
   settings=$(declare -f default_settings | sed -n 's/^ *\([a-z_]*\)=.*/\1/p')
+  for name in $settings; do
+    [[ " ${declared//$'\n'/ }" != *" $name="* ]] || give_up 65 "$machine declares '$name' (which makes it local there); write $name=... without declare or typeset"
+  done
   for name in $set_names; do
     # What is this script's own gets its value back.
     if [[ $name =~ ^[a-z] && ${!name-} != "${variables[$name]-${!name-}}" ]] &&
@@ -95,7 +98,7 @@ check_settings() {
       printf -v "$name" %s "${variables[$name]}"
       others+=("$name")
     fi
-    [[ $name =~ ^[a-z][a-z0-9_]*$ && -z ${variables[$name]+set} ]] && ! is_in "$name" set_names exported exported_name "${exported[@]}" || continue
+    [[ $name =~ ^[a-z][a-z0-9_]*$ && -z ${variables[$name]+set} ]] && ! is_in "$name" set_names declared exported exported_name "${exported[@]}" || continue
     # Within two edits.
     near=$(awk -v a="$name" 'function least(x, y) { return x < y ? x : y } {
       for (i = 0; i <= length(a); ++i) for (j = 0; j <= length($1); ++j)

@@ -317,10 +317,7 @@ void Run::build_steps() {
         {.bytes = steps_->activation_bytes(), .samples = geometry_.largest_micro_batch()});
     const TimeAdvice advice = time_advice();
     // The end of the job is no property of the command, which a later job may go on with.
-    if (!advice.refusal.empty()) {
-      fail(time_.source == "--time-limit" ? ExitStatus::usage : ExitStatus::stopped, "{}",
-           advice.refusal);
-    }
+    if (!advice.refusal.empty()) fail(ExitStatus::stopped, "{}", advice.refusal);
     time_.problems.insert(time_.problems.end(), advice.warnings.begin(), advice.warnings.end());
   });
   if (!validation_) return;

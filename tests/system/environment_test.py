@@ -168,7 +168,7 @@ def a_limit_without_time_is_refused_and_a_short_one_warned_of(folder):
     args = train_args(data, folder / "run", "--max-steps", 2)
     output = run([*args, "--time-limit", "1s"], 2, expect=STOPPED)
     assert "so the run stops after its first step; give a longer --time-limit" in output, output
-    output = run(args, 2, with_squeue(folder, "echo 7 0:03"), expect=USAGE)
+    output = run(args, 2, with_squeue(folder, "echo 7 0:03"), expect=STOPPED)
     assert "until Slurm job 7 ends the run" in output and "submit with a longer --time" in output, output
     output = run([*args, "--time-limit", "20min", "--save-every", "3h"], 2)
     assert "--save-every 3:00:00 is longer than the" in output, output
