@@ -112,10 +112,14 @@ def the_files_beside_the_original_come_before_the_variable(folder):
 def the_variable_must_be_absolute(folder):
     place = Place(folder)
     place.slurm_says(f"{folder}/elsewhere/train.sbatch")
-    for name in [*FOR_SLURM, *(f"other/{other}" for other in FOR_OTHERS), "interactive.sh"]:
-        place.expect_own(place.run(place.copied(name), LOCKSTEP_SLURM=str(place.installed)), name)
+    (folder / "alone").mkdir()
+    shutil.copy(place.installed / "interactive.sh", folder / "alone")  # Slurm runs no copy of it
+    copies = [*FOR_SLURM, *(f"other/{other}" for other in FOR_OTHERS)]
+    for name in ["interactive.sh", *copies]:
+        script = place.copied(name) if name in copies else folder / "alone" / name
+        place.expect_own(place.run(script, LOCKSTEP_SLURM=str(place.installed)), name)
         for relative in ("slurm", ".", "./slurm"):
-            place.expect_refusal(place.run(place.copied(name), LOCKSTEP_SLURM=relative), (name, relative))
+            place.expect_refusal(place.run(script, LOCKSTEP_SLURM=relative), (name, relative))
 
 
 def other_schedulers_need_the_variable(folder):
