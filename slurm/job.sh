@@ -228,7 +228,7 @@ introduce() {
   [ -z "$reason" ] || give_up 64 "no ranks are started here: $reason"
   check_program
   recipe=$(printf '%s\n' "$@" | sed -n '/^--config$/{n;p;};s/^--config=//p' | tail -n 1)
-  say "$answer ($(type -P "${lockstep[0]}")); job.sh of $LOCKSTEP_SLURM ($found_by); machine $machine ($chosen_by); $launcher; $nodes nodes x $ranks_a_node ranks x ${cores:-?} cores; recipe ${recipe:-none}"
+  say "$answer ($(type -P "${lockstep[0]}")); job.sh of $LOCKSTEP_SLURM ($found_by); machine $machine ($chosen_by); $launcher; $nodes nodes x $ranks_a_node ranks x ${cores:-default} cores; recipe ${recipe:-none}"
 }
 
 # Sets `line` to the command that launches the ranks.
