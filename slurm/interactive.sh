@@ -3,8 +3,8 @@
 #   salloc --nodes=2 --ntasks-per-node=4 --cpus-per-task=8
 #   slurm/interactive.sh train --model resnet50 --data shards/ --run-dir runs/try
 found=$(env readlink -e "$0") found=${found%/*}
-[[ -n $found && ! -k $found && -r $found/job.sh ]] || found=${LOCKSTEP_SLURM:-}
-[[ $found == /* && ! -k $found && -r $found/job.sh ]] || { echo "error: no job.sh beside '$0' or in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (directories such as /tmp do not count); module load lockstep, or set LOCKSTEP_SLURM to the absolute path of slurm/" >&2; exit 66; }
+[[ -n $found && ! -k $found && -r $found/schedulers/slurm.sh ]] || found=${LOCKSTEP_SLURM:-}
+[[ $found == /* && ! -k $found && -r $found/schedulers/slurm.sh ]] || { echo "error: no job.sh beside '$0' or in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (directories such as /tmp do not count); module load lockstep, or set LOCKSTEP_SLURM to the absolute path of slurm/" >&2; exit 66; }
 . "$found/job.sh"
 interactive=1 name=
 if [ "${1:-}" = --machine ]; then

@@ -21,14 +21,14 @@
 
 # Functions of users in place of the commands used here, exported or of their start-up files, and options that change patterns.
 unset_functions() {
-  builtin unset -f awk basename cat cd date dd echo env exit export find flock grep head id kill local ls mapfile mkdir mv od printf read readlink \
+  builtin unset -f declare compgen shift return awk basename cat cd date dd echo env exit export find flock grep head id kill local ls numfmt mapfile mkdir mv od printf read readlink \
     rm sed set shopt sleep sort source stat tail test timeout tr trap true type unset wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
-  shopt -u failglob nullglob nocasematch
+  shopt -u failglob nullglob nocasematch expand_aliases
 }
 unset_functions
 
 variant='' interactive='' told='' phase='before the ranks were started'
-say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job${variant:+ ($variant)}" "$*"; }
+say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job${variant:+ ($variant)}" "$*" || true; } # also on a full disk
 
 # The last line of the log says why the script ended.
 end() {  # end STATUS TEXT
@@ -103,7 +103,7 @@ trap_signals
 # --- the scheduler ---------------------------------------------------------------------------------------------------
 
 # Variables of the submitter's shell that change the commands used here, or belong to a rank that submitted this job.
-unset CDPATH GREP_OPTIONS POSIXLY_CORRECT SLURM_CLUSTERS SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
+unset CDPATH GREP_OPTIONS POSIXLY_CORRECT ${SLURM_JOB_ID+SLURM_CLUSTERS} SLURM_TIME_FORMAT "${!SQUEUE_@}" "${!SINFO_@}" "${!SCONTROL_@}" \
   "${!OMPI_COMM_WORLD_@}" "${!PMI_@}" "${!PMIX_SERVER_@}" PMIX_RANK PMIX_NAMESPACE "${!OMPI_MCA_ess@}" "${!OMPI_MCA_orte_ess@}" \
   OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir} OMPI_{UNIVERSE_SIZE,COMMAND,ARGV,FIRST_RANKS,FILE_LOCATION}
 export -n SHELLOPTS BASHOPTS

@@ -37,6 +37,8 @@ load_machine() {
   unset_functions
   check_settings
   max_restarts=${LOCKSTEP_MAX_RESTARTS:-$max_restarts}
+  [[ "$max_restarts $stalled_restarts $crash_restarts" =~ ^[0-9]+\ [0-9]+\ [0-9]+$ ]] ||
+    give_up 64 "max_restarts=$max_restarts stalled_restarts=$stalled_restarts crash_restarts=$crash_restarts (of $machine, or LOCKSTEP_MAX_RESTARTS): give numbers"
   case $launcher in
     srun | flux) ;;
     mpirun | mpiexec) resolve_mpirun ;;
@@ -104,7 +106,8 @@ check_settings() {
       for (i = 0; i <= length(a); ++i) for (j = 0; j <= length($1); ++j)
         d[i, j] = !(i && j) ? i + j : least(least(d[i - 1, j], d[i, j - 1]) + 1, d[i - 1, j - 1] + (substr(a, i, 1) != substr($1, j, 1)))
       if (d[length(a), length($1)] <= (length($1) < 7 ? 1 : 2)) print $1 }' <<<"$settings")
-    [ -z "$near" ] || give_up 64 "$machine sets '$name', which is no setting; did you mean '${near%%$'\n'*}'? Correct it, or unset it there"
+    # What a file that it sources has set is not misspelt here.
+    [ -z "$near" ] || ! grep -qE "(^|[^A-Za-z0-9_])$name=" "$machine" || give_up 64 "$machine sets '$name', which is no setting; did you mean '${near%%$'\n'*}'? Correct it, or unset it there"
     others+=("$name")
   done
   [ ${#others[@]} = 0 ] || say "warning: $machine sets variables that are no settings: ${others[*]} (settings: ${settings//$'\n'/ })"

@@ -31,11 +31,12 @@ check_restart() {
   [[ $reported != 0 || -z $unlogged ]] || say "the launcher reports success, but no rank has started"
   [ -z "$resumes" ] || why_not_again
   why="status $status${cause:+ ($cause)}"
+  [ "$cause" != preemption ] || ending+=(--preempted)
   [ -z "$reason" ] || end "$status" "$why; not submitted again: $reason"
   [ -z "$unlogged" ] || ! launcher_fails ||
     give_up "$status" "$why: the launcher starts no program with these options, though all nodes answer (line above: ${line[*]}); correct srun_options or mpirun_options in $machine; not submitted again"
   [ -n "$allowed" ] || give_up "$status" "$why$verdict; not submitted again"
-  [ -z "$may_lack_memory" ] || ! ran_out_of_memory || ending+=(--out-of-memory)
+  [[ -z $may_lack_memory || $cause != "out of memory" ]] || ending+=(--out-of-memory)
 }
 
 # ask_restart OPTION...: sets the variables that `lockstep restart` prints. No signal ends it, since it may already have counted the restart.

@@ -14,7 +14,7 @@ ranks_a_node=4
 # place of -n and -R); for Flux nodes, ranks, cores a rank. For LSF and Flux also the number of ranks a node. On machines with GPUs also
 # :ngpus=4 for a node of PBS, -gpu "num=4:j_exclusive=yes" for one of LSF, -g 1 for a rank of Flux.
 # Never in the directory where it was submitted, into which somebody may have put a job.sh.
-[[ ${LOCKSTEP_SLURM:-} == /* && ! -k $LOCKSTEP_SLURM && -r $LOCKSTEP_SLURM/job.sh ]] || { echo "error: no job.sh in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (qsub -v LOCKSTEP_SLURM passes it on, bsub and flux without that); module load lockstep, or set it to the absolute path of slurm/" >&2; exit 66; }
+[[ ${LOCKSTEP_SLURM:-} == /* && ! -k $LOCKSTEP_SLURM && -r $LOCKSTEP_SLURM/schedulers/slurm.sh ]] || { echo "error: no job.sh in LOCKSTEP_SLURM=${LOCKSTEP_SLURM:-} (qsub -v LOCKSTEP_SLURM passes it on, bsub and flux without that); module load lockstep, or set it to the absolute path of slurm/" >&2; exit 66; }
 source "$LOCKSTEP_SLURM/job.sh"
 load_machine "" # 2: a file, or NAME of the site or in machines/; empty: the default
 training=(--config "$recipes/imagenet-resnet50.conf" --data "$scratch/shards" --run-dir "$scratch/runs/resnet50") # 3

@@ -5,7 +5,8 @@ own_launcher=srun
 first_job= # a requeued job keeps its number
 ways_again="scontrol requeue does not work here"
 facts=  # Slurm's record of this job, as `scontrol -o show job` prints it; empty: Slurm has not told
-restarts_before=0 output_begin=1 # of this start of the job
+restarts_before=${SLURM_RESTART_COUNT:-0} output_begin=1 # of this start of the job
+memory_told= # Slurm's record says so of an earlier start or launch, and keeps it
 
 # read_job SECONDS...: sets `facts`, or `answer` to the error. A busy controller is asked again after each pause. Slurm may end this job
 # meanwhile, but scontrol ignores SIGTERM.
@@ -32,8 +33,9 @@ seconds() { [ -z "$1" ] || date -d "$1" +%s 2>/dev/null || true; }
 
 # sbatch passes the submitter's environment on. Of that, srun, MPI and this script would obey what describes another job or step.
 drop_foreign_variables() {
-  local name value tasks_a_node wrong=()
-  tasks_a_node=$(fact NtasksPerN:B:S:C)
+  local name value threads a_node a_socket a_core gpus='(Tres[A-Za-z]*|TRES)=[^ ]*gpu' wrong=() # ReqTRES, TresPerNode ...
+  IFS=: read -r a_node _ a_socket a_core <<<"$(fact NtasksPerN:B:S:C)"
+  threads=$(fact ReqB:S:C:T)
   while IFS='=' read -r name value; do
     [[ ${!name-$value} == "$value" || ($name == *GPU* && ,$value, == *[,:/=]"${!name}",*) ]] || wrong+=("$name")
   done <<END
@@ -41,7 +43,12 @@ SLURM_ARRAY_JOB_ID=$(fact ArrayJobId)
 SLURM_ARRAY_TASK_ID=$(fact ArrayTaskId)
 SLURM_NTASKS=$(fact NumTasks)
 SLURM_NPROCS=$(fact NumTasks)
-SLURM_NTASKS_PER_NODE=${tasks_a_node%%:*}
+SLURM_NTASKS_PER_NODE=$a_node
+SLURM_NTASKS_PER_SOCKET=$a_socket
+SLURM_NTASKS_PER_CORE=$a_core
+SLURM_THREADS_PER_CORE=${threads##*:}
+SLURM_TRES_PER_TASK=$(fact TresPerTask)
+SLURM_GPU_BIND=$(fact TresBind)
 SLURM_NTASKS_PER_GPU=$(fact NtasksPerTRES)
 SLURM_NTASKS_PER_TRES=$(fact NtasksPerTRES)
 SLURM_CPUS_PER_TASK=$(fact CPUs/Task)
@@ -62,7 +69,7 @@ SLURM_JOB_END_TIME=$(seconds "$(fact EndTime)")
 END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
   [ -n "$(fact HetJobId)" ] || mapfile -t -O ${#wrong[@]} wrong < <(compgen -v | grep "^SLURM_.*HET_")
-  [[ $(fact TRES) == *gres/gpu* ]] || wrong+=(${SLURM_JOB_GPUS+CUDA_VISIBLE_DEVICES} SLURM_JOB_GPUS SLURM_STEP_GPUS SLURM_GPUS_ON_NODE)
+  [[ $facts =~ $gpus ]] || wrong+=(${SLURM_JOB_GPUS+CUDA_VISIBLE_DEVICES} SLURM_JOB_GPUS SLURM_STEP_GPUS SLURM_GPUS_ON_NODE)
   if [ ! -r "${SLURM_HOSTFILE:-}" ]; then
     wrong+=(SLURM_HOSTFILE)
     [[ ${SLURM_DISTRIBUTION:-} != arbitrary* ]] || wrong+=(SLURM_DISTRIBUTION)
@@ -72,25 +79,6 @@ END
     SLURM_CONSTRAINT SLURM_CORE_SPEC SLURM_THREAD_SPEC SLURM_EXACT SLURM_EXCLUSIVE SLURM_NO_KILL SLURM_PARTITION SLURM_TIMELIMIT SLURM_WHOLE)
   drop_variables "${wrong[@]}"
 }
-
-# Slurm sets SLURM_JOB_ID in each job. An array's elements have names of their own: the last one's SLURM_JOB_ID is also the whole array's.
-if [ -n "${SLURM_JOB_ID:-}" ]; then
-  job=$SLURM_JOB_ID
-  # shellcheck disable=SC2046
-  if read_job 1 2 4 $([ -z "${SLURM_ARRAY_TASK_ID:-}" ] || echo 8 16 32 64); then
-    [ -z "$(fact ArrayTaskId)" ] || job=$(fact ArrayJobId)_$(fact ArrayTaskId)
-    ! is_batch || element=$(fact ArrayTaskId)
-    drop_foreign_variables
-    restarts_before=$(fact Restarts) output_begin=$(($(stat -Lc %s "/proc/$$/fd/2") + 1)) ends=$(seconds "$(fact EndTime)")
-    ! is_batch || warning=$(sed -n 's/^#SBATCH .*--signal=[^ ]*@\([0-9]*\).*/\1/p' "$0")
-    # Slurm sends it up to a minute early.
-    [[ -z ${warning:-} || -z $ends ]] || [ $((ends - $(seconds "$(fact StartTime)"))) -gt $((warning + 120)) ] || short_limit "$warning"
-  elif is_batch; then
-    [ -z "${SLURM_ARRAY_TASK_ID:-}" ] ||
-      give_up 70 "SLURM_ARRAY_TASK_ID=$SLURM_ARRAY_TASK_ID, but Slurm does not tell whether this job is that element (scontrol: $answer); submit it again"
-    say "warning: Slurm does not answer (scontrol: $answer); variables of other jobs would go unnoticed"
-  fi
-fi
 
 why_not_here() {
   reason=
@@ -158,7 +146,8 @@ slurmstepd_says() { [ ! -f "/proc/$$/fd/2" ] || tail -c "+$output_begin" "/proc/
 
 # In the job's details as the pseudo-signal 125, or, if Slurm watches memory without control groups, in words.
 ran_out_of_memory() {
-  [[ $(scontrol -d -o show job "$job" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  || -n $(slurmstepd_says '/exceeded memory limit/p') ]]
+  [ -z "$(slurmstepd_says '/exceeded memory limit\|[Oo][Oo][Mm].kill event/p')" ] || return 0
+  [[ -z $memory_told && $(scontrol -d -o show job "$job" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]
 }
 
 # While this script runs, a job that Slurm ends or restarts is completing; slurmstepd writes why to the script's output.
@@ -167,9 +156,9 @@ why_not_again() {
   read_job 1 2 4 8 16 32 64 || { reason="Slurm does not answer: $answer"; return 0; }
   cause=$(slurmstepd_says 's/.* CANCELLED AT .* DUE TO \(.*\) \*\*\*.*/\L\1/p')
   [ -z "$(fact PreemptTime)" ] || cause=preemption
-  if [ -z "$cause" ] && ran_out_of_memory; then cause="out of memory"; fi
+  if [ -z "$cause" ] && ran_out_of_memory; then cause="out of memory" memory_told=1; fi
   case $(fact JobState)/$(fact Reason) in
-    RUNNING/* | */TimeLimit) ;;
+    RUNNING/* | STOPPED/* | SIGNALING/* | RESIZING/* | */TimeLimit) ;;
     */*held*) reason="Slurm holds it until: scontrol release $job" ;;
     *)
       if was_requeued; then
@@ -198,3 +187,25 @@ submit_again() {
   ! read_job 1 2 4 || was_requeued || return 1
   say "requeued; Slurm restarts it in about two minutes"
 }
+
+# Slurm sets SLURM_JOB_ID in each job. An array's elements have names of their own: the last one's SLURM_JOB_ID is also the whole array's.
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+  job=$SLURM_JOB_ID
+  # shellcheck disable=SC2046
+  if read_job 1 2 4 $([ -z "${SLURM_ARRAY_TASK_ID:-}" ] || echo 8 16 32 64); then
+    [ -z "$(fact ArrayTaskId)" ] || job=$(fact ArrayJobId)_$(fact ArrayTaskId)
+    ! is_batch || element=$(fact ArrayTaskId)
+    drop_foreign_variables
+    restarts_before=$(fact Restarts)
+    [ "$restarts_before" = 0 ] || ! ran_out_of_memory || memory_told=1
+    [ -z "$(fact HetJobId)" ] || say "warning: of a heterogeneous job, only the component of this script runs ranks"
+    output_begin=$(($(stat -Lc %s "/proc/$$/fd/2") + 1)) ends=$(seconds "$(fact EndTime)")
+    ! is_batch || warning=$(sed -n 's/^#SBATCH .*--signal=[^ ]*@\([0-9]*\).*/\1/p' "$0")
+    # Slurm sends it up to a minute early.
+    [[ -z ${warning:-} || -z $ends ]] || [ $((ends - $(seconds "$(fact StartTime)"))) -gt $((warning + 120)) ] || short_limit "$warning"
+  elif is_batch; then
+    [ -z "${SLURM_ARRAY_TASK_ID:-}" ] ||
+      give_up 70 "SLURM_ARRAY_TASK_ID=$SLURM_ARRAY_TASK_ID, but Slurm does not tell whether this job is that element (scontrol: $answer); submit it again"
+    say "warning: Slurm does not answer (scontrol: $answer); variables of other jobs would go unnoticed"
+  fi
+fi

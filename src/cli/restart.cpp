@@ -26,6 +26,7 @@ struct RestartArguments {
   bool require_end = false;
   bool asked_to_stop = false;
   bool out_of_memory = false;
+  bool preempted = false;
   Relaunch relaunched = Relaunch::none;
   std::string since;
 
@@ -66,6 +67,10 @@ void add_end(OptionTable<RestartArguments>& table) {
       .add(&Own::out_of_memory, {.name = "out-of-memory",
                                  .help = "the scheduler reports that a rank ran out of memory",
                                  .unit = ""})
+      .add(&Own::preempted,
+           {.name = "preempted",
+            .help = "the scheduler has preempted the job, so that it does not count as stalled",
+            .unit = ""})
       .add(&Own::relaunched,
            {.name = "relaunched",
             .help = "whether these ranks had been started again within their job, "
@@ -161,6 +166,7 @@ Ending examine(const std::string& path, const RestartArguments& arguments) {
        .requires_logged_end = arguments.require_end,
        .asked_to_stop = arguments.asked_to_stop,
        .out_of_memory = arguments.out_of_memory,
+       .preempted = arguments.preempted,
        .relaunch = arguments.relaunched,
        .logged = logged_end(ending.run, static_cast<std::uint64_t>(arguments.log_bytes))},
       {.restarts = arguments.max_restarts,
@@ -209,6 +215,7 @@ void record(const std::string& path, const Ending& ending, const RestartArgument
                   .time = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr))),
                   .crashed = ending.decision.crashed,
                   .unlogged = ending.decision.unlogged,
+                  .preempted = arguments.preempted,
                   .in_job = arguments.in_job,
                   .left_out = arguments.left_out,
                   .named = arguments.named});

@@ -90,8 +90,11 @@ SweepCommand parse(const std::vector<std::string>& arguments) {
   return command;
 }
 
-/// "finished", "to run", "to continue (stopped on request, step 120)"
+/// "finished", "finished with lr 0.1; ...", "to run", "to continue (stopped on request, step 120)"
 std::string text_of(const report::SweepState& state) {
+  if (state.finished && !state.other.empty()) {
+    return fmt::format("finished with {}; another --run-dir trains it anew", state.other);
+  }
   if (state.finished) return "finished";
   if (state.status.empty()) return "to run";
   return fmt::format("to continue ({}, step {:.0f})", state.status, state.step);

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -106,7 +107,7 @@ Sweep plan_sweep(std::span<const std::string> lines, const std::string& file,
   for (const std::string& line : lines) {
     const std::vector<std::string> words = words_of(line);
     refuse_words_of_sweeps(words, line, file);
-    SweepRun run{.line = line, .arguments = common, .directory = {}, .epochs = {}, .max_steps = {}};
+    SweepRun run{.line = line, .arguments = common, .directory = {}, .configuration = {}};
     run.arguments.emplace_back(override_marker);
     run.arguments.insert(run.arguments.end(), words.begin(), words.end());
     Config config;
@@ -125,22 +126,43 @@ Sweep plan_sweep(std::span<const std::string> lines, const std::string& file,
     }
     run.directory = (std::filesystem::path(directory_of(config)) / name).string();
     run.arguments.insert(run.arguments.end(), {override_marker, "--run-dir=" + run.directory});
-    run.epochs = train_options().get(config, "epochs");
-    run.max_steps = train_options().get(config, "max-steps");
+    run.configuration = print_config(config);
     sweep.runs.push_back(std::move(run));
   }
   return sweep;
 }
+
+namespace {
+
+/// Whether a run's record has what its data or the sweep gave, and not what its options said.
+bool is_of_data(const std::string& name) {
+  constexpr std::array names{"run-dir", "val-data", "channels", "classes", "mean", "std"};
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
 
 SweepState state_of(const SweepRun& run) {
   constexpr std::size_t bins = 500;
   try {
     const RunRecord record = read_run(run.directory, bins);
     const Figures figures = figures_of(record);
-    return {.finished = figures.status == "finished" && option_of(record, "epochs") == run.epochs &&
-                        option_of(record, "max-steps") == run.max_steps,
-            .status = figures.status,
-            .step = figures.step};
+    SweepState state{.finished = figures.status == "finished",
+                     .other = {},
+                     .status = figures.status,
+                     .step = figures.step};
+    std::istringstream lines(run.configuration);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t equals = line.find('=');
+      if (equals == std::string::npos) continue;
+      const std::string name = line.substr(0, equals);
+      const std::string was = option_of(record, name);
+      if (is_of_data(name) || line.substr(equals + 1) == was) continue;
+      // Only these make a run longer.
+      if (name == "epochs" || name == "max-steps") state.finished = false;
+      state.other += fmt::format("{}{} {}", state.other.empty() ? "" : ", ", name, was);
+    }
+    return state;
   } catch (const Error&) {
     return {};  // what stands there instead is for training to refuse
   }

@@ -31,8 +31,9 @@ bool is_of_relaunch(int status, Relaunch relaunch) {
   }
 }
 
-std::string refusal(const RestartDecision& decision, const RestartLimits& limits,
-                    const RestartCounts& earlier, const std::string& checkpoint) {
+std::string refusal(const RestartDecision& decision, const RanksEnd& end,
+                    const RestartLimits& limits, const RestartCounts& earlier,
+                    const std::string& checkpoint) {
   const int status = decision.status;
   if (status == 0) return ": the run is done";
   if (!decision.resumes) {
@@ -46,7 +47,8 @@ std::string refusal(const RestartDecision& decision, const RestartLimits& limits
   if (decision.unlogged && earlier.unlogged > 0) {
     return ": again no rank has written to its log";
   }
-  if (earlier.stalled > limits.stalled) {
+  // A preemption says nothing about the run.
+  if (!end.preempted && earlier.stalled > limits.stalled) {
     return fmt::format(" and still at checkpoint {} after {} restarts (stalled_restarts={})",
                        checkpoint, earlier.stalled, limits.stalled);
   }
@@ -72,7 +74,7 @@ RestartDecision decide_restart(const RanksEnd& end, const RestartLimits& limits,
   decision.unlogged = end.logged == LoggedEnd::nothing && !end.asked_to_stop && !stopped;
   // A run that was stopped on request gives back the nodes.
   decision.in_job = resumes_after_launcher(decision.status) && !end.asked_to_stop && !stopped;
-  decision.refusal = refusal(decision, limits, earlier, checkpoint);
+  decision.refusal = refusal(decision, end, limits, earlier, checkpoint);
   decision.progress = fmt::format(" at checkpoint {}: restart {} of at most {}", checkpoint,
                                   earlier.all + 1, limits.restarts);
   return decision;

@@ -20,6 +20,7 @@ constexpr const char* file_name = "restarts";
 constexpr const char* suggestion = "remove it, or use another run directory";
 constexpr std::string_view crash_word = "crash";
 constexpr std::string_view unlogged_word = "unlogged";
+constexpr std::string_view preempted_word = "preempted";
 constexpr std::string_view in_job_word = "in-job";
 constexpr std::string_view left_out_key = "left-out=";
 constexpr std::string_view named_key = "named=";
@@ -36,6 +37,7 @@ std::vector<std::string> split(std::string_view list) {
 void read_word(std::string_view word, RestartRecord& record) {
   record.crashed |= word == crash_word;
   record.unlogged |= word == unlogged_word;
+  record.preempted |= word == preempted_word;
   record.in_job |= word == in_job_word;
   if (word.starts_with(left_out_key)) record.left_out = split(word.substr(left_out_key.size()));
   if (word.starts_with(named_key)) record.named = split(word.substr(named_key.size()));
@@ -52,6 +54,7 @@ std::string format_restart(const RestartRecord& record) {
   };
   add(record.crashed, crash_word);
   add(record.unlogged, unlogged_word);
+  add(record.preempted, preempted_word);
   add(record.in_job, in_job_word);
   add(!record.left_out.empty(), left_out_key, record.left_out);
   add(!record.named.empty(), named_key, record.named);
@@ -74,9 +77,10 @@ RestartCounts count_restarts(std::span<const RestartRecord> records, std::string
   for (const RestartRecord& record : records) {
     if (record.job != job) continue;
     ++counts.all;
-    counts.stalled = record.checkpoint == checkpoint ? counts.stalled + 1 : 0;
+    if (record.checkpoint != checkpoint) counts.stalled = 0;
+    if (record.checkpoint == checkpoint && !record.preempted) ++counts.stalled;
     if (record.crashed) ++counts.crashed;
-    if (record.unlogged) ++counts.unlogged;
+    counts.unlogged = record.unlogged ? counts.unlogged + 1 : 0;
   }
   return counts;
 }

@@ -102,7 +102,7 @@ CommandResult run_command(const std::vector<std::string>& words, const CommandOp
   to_parent.reset();
   ::fcntl(from_child.get(), F_SETFL, O_NONBLOCK);
   CommandResult result{.output = {}, .status = std::nullopt};
-  const auto deadline = Clock::now() + options.limit;
+  auto deadline = Clock::now() + options.limit;
   bool ended = false;  // of the output
   bool killed = false;
   for (;;) {
@@ -118,8 +118,11 @@ CommandResult run_command(const std::vector<std::string>& words, const CommandOp
       if (WIFEXITED(end)) result.status = WEXITSTATUS(end);
       return result;
     }
+    // A process that waits for a dead file system does not end.
+    if (killed && Clock::now() > deadline) return result;
     if (killed || (!stop.stop_requested() && Clock::now() < deadline)) continue;
     killed = ended = true;
+    deadline = Clock::now() + std::chrono::seconds(5);
     ::kill(-child, SIGKILL);
     result.output += fmt::format("{}: no answer within {:.0f} s", words.front(),
                                  std::chrono::duration<double>(options.limit).count());

@@ -105,8 +105,7 @@ BOOST_AUTO_TEST_CASE(options_of_a_line_override_the_common_ones) {
   BOOST_TEST_REQUIRE(sweep.runs.size() == 1);
   const SweepRun& run = sweep.runs.front();
   BOOST_TEST(run.directory == "runs/data-d_epochs-5_no-synthetic");
-  BOOST_TEST(run.epochs == "5");
-  BOOST_TEST(run.max_steps == "0");
+  BOOST_TEST(run.configuration.find("\nepochs=5\n") != std::string::npos);
   const Config config = parse_train_options(run.arguments).config;
   BOOST_TEST(config.epochs == 5);
   BOOST_TEST(!config.synthetic);
@@ -150,8 +149,10 @@ BOOST_AUTO_TEST_CASE(errors_of_the_common_options_are_not_those_of_a_line) {
 
 BOOST_AUTO_TEST_CASE(a_run_has_finished_with_its_epochs_and_steps) {
   const TemporaryDirectory directory;
-  SweepRun run{
-      .line = {}, .arguments = {}, .directory = directory.path(), .epochs = "3", .max_steps = "0"};
+  SweepRun run{.line = {},
+               .arguments = {},
+               .directory = directory.path(),
+               .configuration = "lr=0.1\nepochs=3\nmax-steps=0\nrun-dir=elsewhere\n"};
   const auto state = [&](const std::string& reason) {
     write_file(directory / "metrics.jsonl", R"({"event":"start","step":0,"ranks":1})"
                                             "\n"
@@ -160,15 +161,18 @@ BOOST_AUTO_TEST_CASE(a_run_has_finished_with_its_epochs_and_steps) {
     return report::state_of(run);
   };
   BOOST_TEST(report::state_of(run).status.empty());
-  write_file(directory / "config.ini", "epochs=3\nmax-steps=0\n");
+  write_file(directory / "config.ini", "lr=0.1\nepochs=3\nmax-steps=0\nrun-dir=here\n");
 
   BOOST_TEST(state("finished").finished);
+  BOOST_TEST(state("finished").other.empty());
   BOOST_TEST(state("finished").step == 7);
   BOOST_TEST(!state("diverged").finished);
   BOOST_TEST(state("diverged").status == "diverged");
-  run.epochs = "4";
+  run.configuration = "lr=0.2\nepochs=3\nmax-steps=0\n";
+  BOOST_TEST(state("finished").finished);
+  BOOST_TEST(state("finished").other == "lr 0.1");
+  run.configuration = "lr=0.1\nepochs=4\nmax-steps=0\n";
   BOOST_TEST(!state("finished").finished);
-  run.epochs = "3";
-  run.max_steps = "9";
+  run.configuration = "lr=0.1\nepochs=3\nmax-steps=9\n";
   BOOST_TEST(!state("finished").finished);
 }

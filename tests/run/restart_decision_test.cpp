@@ -106,6 +106,14 @@ BOOST_AUTO_TEST_CASE(restarts_need_progress) {
              " and still at checkpoint none after 1 restarts (stalled_restarts=0)");
 }
 
+BOOST_AUTO_TEST_CASE(a_preempted_run_is_not_stalled) {
+  RanksEnd end{.status = 75};
+  end.preempted = true;
+
+  BOOST_TEST(decide(end, {.all = 5, .stalled = 5}).refusal.empty());
+  BOOST_TEST(!decide(end, {.all = 50, .stalled = 5}, {.restarts = 50}).refusal.empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_run_whose_ranks_never_logged_is_restarted_once) {
   const RanksEnd silent{.status = 70, .logged = LoggedEnd::nothing};
 

@@ -30,12 +30,13 @@ BOOST_AUTO_TEST_CASE(a_line_has_the_words_that_apply) {
   RestartRecord record = restart_of("7", "none");
   BOOST_TEST(format_restart(record) == "7 70 none 2026-11-25T10:00:00");
 
-  record.crashed = record.unlogged = record.in_job = true;
+  record.crashed = record.unlogged = record.preempted = record.in_job = true;
   record.left_out = {"n1"};
   record.named = {"n2", "n3"};
 
-  BOOST_TEST(format_restart(record) ==
-             "7 70 none 2026-11-25T10:00:00 crash unlogged in-job left-out=n1 named=n2,n3");
+  BOOST_TEST(
+      format_restart(record) ==
+      "7 70 none 2026-11-25T10:00:00 crash unlogged preempted in-job left-out=n1 named=n2,n3");
 }
 
 BOOST_AUTO_TEST_CASE(a_line_is_read_as_it_was_written) {
@@ -58,6 +59,20 @@ BOOST_AUTO_TEST_CASE(an_edited_line_keeps_defaults) {
     BOOST_TEST(record.named.empty(), line);
     BOOST_TEST(!record.crashed, line);
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_later_restart_has_left_behind_counts_no_more) {
+  std::vector<RestartRecord> records{restart_of("7", "none"), restart_of("7", "none"),
+                                     restart_of("7", "none")};
+  records[0].unlogged = true;
+  records[1].preempted = true;
+
+  const RestartCounts counts = count_restarts(records, "7", "none");
+
+  BOOST_TEST(counts.all == 3);
+  BOOST_TEST(counts.unlogged == 0);
+  BOOST_TEST(counts.stalled == 2);
+  BOOST_TEST(count_restarts(records, "7", "step-00000007.h5").stalled == 0);
 }
 
 BOOST_AUTO_TEST_CASE(only_restarts_of_the_same_submission_count) {

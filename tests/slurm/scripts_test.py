@@ -119,6 +119,39 @@ def shards_are_staged_if_the_machine_sets_stage(folder):
         assert command("bash", "-c", text).strip() == expected, (stage, options)
 
 
+def variables_of_this_job_are_kept(folder):
+    """Of jobs with GPUs and without, in the words of Slurm 22.05 and 24.11."""
+    gpus = {"SLURM_JOB_GPUS": "0,1", "SLURM_GPUS_ON_NODE": "2", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_GPUS_PER_NODE": "2"}
+    for facts, variables, dropped in (
+            ("TRES=cpu=4,node=1,billing=4,gres/gpu=2 TresPerNode=gres:gpu:2", gpus, set()),
+            ("ReqTRES=cpu=4 AllocTRES=cpu=4,gres/gpu=2 TresPerNode=gres/gpu:2", gpus, set()),
+            ("TRES=cpu=4 TresPerNode=gres:gpu:a100:2", {**gpus, "SLURM_GPUS_PER_NODE": "a100:2"}, set()),
+            ("ReqTRES=cpu=4 AllocTRES=cpu=4", gpus, set(gpus)),
+            ("TresPerTask=cpu=8 CPUs/Task=8 ReqB:S:C:T=0:0:*:1 NtasksPerN:B:S:C=4:0:2:1",
+             {"SLURM_TRES_PER_TASK": "cpu=8", "SLURM_CPUS_PER_TASK": "8", "SLURM_THREADS_PER_CORE": "1", "SLURM_NTASKS_PER_NODE": "4",
+              "SLURM_NTASKS_PER_SOCKET": "2", "SLURM_NTASKS_PER_CORE": "1"}, set()),
+            ("CPUs/Task=1 ReqB:S:C:T=0:0:*:* NtasksPerN:B:S:C=0:0:*:*",
+             {"SLURM_TRES_PER_TASK": "cpu=8", "SLURM_CPUS_PER_TASK": "8", "SLURM_THREADS_PER_CORE": "1", "SLURM_NTASKS_PER_SOCKET": "2"},
+             {"SLURM_TRES_PER_TASK", "SLURM_CPUS_PER_TASK", "SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_SOCKET"})):
+        program(folder / "scontrol", f"echo 'JobId=7 JobName=a UserId=me(0) JobState=RUNNING Restarts=0 Requeue=1 {facts} Power='")
+        done = subprocess.run(["bash", "-c", f"{SOURCE}; env"], capture_output=True, text=True, timeout=60,
+                              env={**variables, "SLURM_JOB_ID": "7", "PATH": f"{folder}:{os.environ['PATH']}"})
+        left = {line.split("=")[0] for line in done.stdout.splitlines()} & set(variables)
+        assert left == set(variables) - dropped, (facts, done.stdout)
+
+
+def a_full_disk_under_the_log_changes_no_end(folder):
+    text = f"source {SCRIPTS}/job.sh; f() {{ local -; set -e; say lost; pass_on USR1; end 0 done; }}; f; exit 3"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(["bash", "-c", text], stdout=full, stderr=subprocess.DEVNULL, timeout=60, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done
+
+
+def limits_that_are_no_numbers_are_refused_at_the_start(folder):
+    output = command("bash", "-c", f"{SOURCE}; load_machine generic", env={"LOCKSTEP_MAX_RESTARTS": "few"}, expect=64)
+    assert "max_restarts=few" in output and "give numbers" in output, output
+
+
 def only_crashes_of_this_submission_count(folder):
     for earlier, expected in (("7", "@submitted"), ("8", "a rank crashed or ran out of memory again, after 2 restarts")):
         run_dir = folder / earlier
@@ -277,7 +310,8 @@ if __name__ == "__main__":
           each_launcher_gets_options_that_it_supports,
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_if_the_machine_sets_stage,
-          only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
+          variables_of_this_job_are_kept, a_full_disk_under_the_log_changes_no_end,
+          limits_that_are_no_numbers_are_refused_at_the_start, only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
           fewer_ranks_keep_the_global_batch, a_restart_that_cannot_be_counted_is_none,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])

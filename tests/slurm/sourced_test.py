@@ -27,10 +27,11 @@ class Place:
         (self.installed / "job.sh").write_text('echo "own ${BASH_SOURCE[0]}"; exit 0\n')
         self.strangers = folder / "shared"
         self.ran = folder / "planted"
-        for path in ("job.sh", "slurm/job.sh", "slurm/spares.sh", "slurm/schedulers/slurm.sh", "(null)", "sweep.sh"):
+        for path in ("job.sh", "slurm/job.sh", "slurm/spares.sh", "slurm/schedulers/slurm.sh", "schedulers/slurm.sh", "(null)", "sweep.sh"):
             self.plant(self.strangers / path)
         self.programs = folder / "programs"
         self.programs.mkdir()
+        (self.programs / "sleep").symlink_to("/bin/true")
         self.spool = folder / "job00007"
         self.spool.mkdir()
         self.plant(self.spool / "job.sh")
@@ -92,7 +93,8 @@ def slurms_copy_without_an_original_is_refused(folder):
 def a_directory_where_anybody_may_add_files_is_refused(folder):
     place = Place(folder)
     shared = folder / "tmp"
-    place.plant(shared / "job.sh")
+    for planted in ("job.sh", "schedulers/slurm.sh"):
+        place.plant(shared / planted)
     shared.chmod(0o1777)
     for name in FOR_SLURM:
         shutil.copy(SCRIPTS / name, shared)

@@ -268,7 +268,7 @@ def restarts_are_limited_and_need_progress(folder):
 
 
 def a_crash_is_retried_twice(folder):
-    """However far the run gets in between. srun returns 1 for a rank that ran out of memory; the job's details show the cause."""
+    """However far the run gets in between. srun returns 1 for a rank that ran out of memory; Slurm's daemons or the job's details show the cause."""
     def job_that(name, dies, *options):
         script = script_for(folder, folder / f"run-{name}", "--nodes=1 --ntasks-per-node=1 --time=60")
         machine = script.parent / "virtual.env"
@@ -285,12 +285,13 @@ if [ "$1" = -d ]; then
 else
   exec {shutil.which("scontrol")} "$@"
 fi""")
-    for job, status in ((job_that("segv", "ulimit -c 0; kill -SEGV $$"), 139), (job_that("memory", "exit 1", little_memory), 1)):
+    killed = "echo 'slurmstepd-node1: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.' >&2; exit 1"
+    for job, status in ((job_that("segv", "ulimit -c 0; kill -SEGV $$"), 139), (job_that("memory", killed), 1)):
         log = job.end("FAILED", status=status, restarts=2)
         assert "again, after 2 restarts for that reason (crash_restarts=2)" in log, log
         assert [line.split()[2] for line in job.restarts()] == ["step-00000010.h5", "step-00000020.h5"], job.report()
-    # Status 1 without such details means that MPI could not start.
-    job_that("start", "exit 1").end("FAILED", status=1, restarts=5)
+    # Status 1 without that means that MPI could not start. Slurm's record keeps what it said of an earlier start.
+    job_that("start", "exit 1", little_memory).end("FAILED", status=1, restarts=5)
 
 
 if __name__ == "__main__":

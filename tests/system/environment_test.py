@@ -126,6 +126,9 @@ def with_squeue(folder, body):
     programs.mkdir(exist_ok=True)
     (programs / "squeue").write_text(f"#!/bin/sh\n{body}\n")
     (programs / "squeue").chmod(0o755)
+    # Open MPI's mpirun puts the directory of its own absolute path before all others.
+    if shutil.which(pathlib.Path(MPIRUN[0]).name) == MPIRUN[0]:
+        MPIRUN[0] = pathlib.Path(MPIRUN[0]).name
     return {"SLURM_JOB_ID": "7", "PATH": f"{programs}:{os.environ['PATH']}"}
 
 

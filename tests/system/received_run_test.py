@@ -35,7 +35,8 @@ def commands(run_dir, folder, data):
         "compare": [["compare", run_dir, run_dir]],
         "export-metrics": [["export-metrics", run_dir]],
         "doctor": [["doctor", "--model", "mini-resnet", "--width", 8, "--run-dir", run_dir]],
-        "pack": [], "bench": [], "scale": [],
+        "restart": [["restart", run_dir, "--status", 137, "--job", 7, "--since", "2020-01-01 00:00:00", "--record", "--in-job"]],
+        "pack": [], "sweep": [], "bench": [], "scale": [],
     }
 
 

@@ -25,7 +25,7 @@ PATHS = {
 }
 # Options whose text is no path.
 TEXTS = {"model", "mean", "std", "freeze", "lr-scale", "shard-unit", "save-every", "profile-steps", "watchdog-interface", "time-limit",
-         "split", "engine", "gpu", "link", "local-link", "event", "print-config"}
+         "override", "named", "since", "left-out", "job", "split", "engine", "gpu", "link", "local-link", "event", "print-config"}
 STATUSES = (USAGE, BAD_INPUT, NO_INPUT, CANNOT_WRITE)
 
 

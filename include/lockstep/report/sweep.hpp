@@ -26,8 +26,7 @@ struct SweepRun {
   std::string line;
   std::vector<std::string> arguments;  ///< all of its options, for `lockstep train`
   std::string directory;
-  std::string epochs;     ///< --epochs
-  std::string max_steps;  ///< --max-steps
+  std::string configuration;  ///< as print_config()
 };
 
 struct Sweep {
@@ -44,6 +43,7 @@ struct Sweep {
 /// What the run's directory tells.
 struct SweepState {
   bool finished = false;  ///< with the epochs and steps of now
+  std::string other;      ///< options of a finished run that differ now: "lr 0.1, wd 0"
   std::string status;     ///< as figures_of(); empty: there is no run yet
   double step = 0;
 };

@@ -23,6 +23,7 @@ struct RanksEnd {
   bool requires_logged_end = false;
   bool asked_to_stop = false;  ///< by a signal to the script
   bool out_of_memory = false;  ///< as the scheduler reports
+  bool preempted = false;      ///< as the scheduler reports
   Relaunch relaunch = Relaunch::none;
   LoggedEnd logged = LoggedEnd::unfinished;
 };

@@ -11,8 +11,8 @@
 /// `restarts` of a run directory: a line for each restart that job scripts have requested.
 namespace lockstep {
 
-/// `JOB STATUS CHECKPOINT TIME`, and the words `crash`, `unlogged`, `in-job`, `left-out=HOSTS`,
-/// `named=HOSTS`, as far as they apply.
+/// `JOB STATUS CHECKPOINT TIME`, and the words `crash`, `unlogged`, `preempted`, `in-job`,
+/// `left-out=HOSTS`, `named=HOSTS`, as far as they apply.
 struct RestartRecord {
   std::string job;  ///< the first of the jobs that one submission became
   int status = 0;
@@ -20,6 +20,7 @@ struct RestartRecord {
   std::string time = {};                   ///< local, as 2026-11-25T10:00:00
   bool crashed = false;                    ///< or out of memory
   bool unlogged = false;                   ///< no rank had logged anything
+  bool preempted = false;                  ///< by a job of higher priority
   bool in_job = false;                     ///< the ranks were started again within their job
   std::vector<std::string> left_out = {};  ///< hosts that the restart left out
   std::vector<std::string> named = {};     ///< hosts that most ranks' logs named
@@ -34,7 +35,7 @@ struct RestartCounts {
   std::int64_t all = 0;
   std::int64_t stalled = 0;  ///< last ones in a row that were at `checkpoint`
   std::int64_t crashed = 0;
-  std::int64_t unlogged = 0;
+  std::int64_t unlogged = 0;  ///< consecutive ones
 };
 /// Of `job`'s restarts.
 [[nodiscard]] RestartCounts count_restarts(std::span<const RestartRecord> records,
