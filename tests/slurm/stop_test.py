@@ -26,7 +26,8 @@ def check_saved_when_asked(job):
     """The checkpoint is not the last periodic one: the ranks saved when they were asked to stop, and exited."""
     status, checkpoint = job.restarts()[0].split()[1:3]
     step = re.fullmatch(r"step-(\d+)\.h5", checkpoint)
-    assert status == "75" and step and int(step[1]) > MIDDLE and int(step[1]) % SAVE_EVERY, job.report()
+    assert status == "75" and step and int(step[1]) > MIDDLE, job.report()
+    assert re.search(rf"stopped (on request|before the time limit) at step {int(step[1])}\b", job.log()), job.report()
 
 
 def a_warning_to_the_script(folder):
