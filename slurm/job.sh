@@ -108,6 +108,7 @@ unset CDPATH GREP_OPTIONS POSIXLY_CORRECT ${SLURM_JOB_ID+SLURM_CLUSTERS} SLURM_T
   OMPI_MCA_orte_{hnp_uri,local_daemon_uri,launch,top_session_dir,jobfam_session_dir} OMPI_{UNIVERSE_SIZE,COMMAND,ARGV,FIRST_RANKS,FILE_LOCATION}
 export -n SHELLOPTS BASHOPTS
 export PATH # where a shell has none, bash keeps its own to itself
+[ -n "${HOME:-}" ] || export HOME=~ # after sbatch --export=NIL; Open MPI 5 does not start without it
 set +efknuv +o pipefail +o posix
 
 # Slurm names its copy of a job script so; only that script is a job's own.

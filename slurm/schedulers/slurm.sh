@@ -64,8 +64,6 @@ SLURM_JOB_ACCOUNT=$(fact Account)
 SLURM_JOB_QOS=$(fact QOS)
 SLURM_JOB_RESERVATION=$(fact Reservation)
 SLURM_RESTART_COUNT=$(fact Restarts)
-SLURM_JOB_START_TIME=$(seconds "$(fact StartTime)")
-SLURM_JOB_END_TIME=$(seconds "$(fact EndTime)")
 END
   [ -n "$(fact ArrayTaskId)" ] || wrong+=("${!SLURM_ARRAY_@}")
   [ -n "$(fact HetJobId)" ] || mapfile -t -O ${#wrong[@]} wrong < <(compgen -v | grep "^SLURM_.*HET_")

@@ -107,7 +107,7 @@ class Staging::Directory final {
                                              const ProcessGrid& grid) const {
     const MemoryLimit limit = memory_for_files(grid.local_size);
     const auto text = [](std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); };
-    const std::string facts = fmt::format(
+    std::string facts = fmt::format(
         "--stage-dir: {} on {} is memory ({}): copies of {} take {} of the {} free ({})", parent_,
         grid.host, kind, count_text(plan_.chosen.size(), "shard"), text(plan_.bytes),
         text(limit.bytes), limit.source);
