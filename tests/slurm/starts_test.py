@@ -99,7 +99,7 @@ def the_scripts_beside_the_submitted_one_come_before_the_modules(folder):
 
 def refusal(output, *patterns):
     """Checks the one line that says why nothing was started."""
-    lines = [line for line in output.splitlines() if line.strip() and not re.match("srun: |salloc: ", line)]
+    lines = [line for line in output.splitlines() if line.strip() and not re.match("srun: |salloc: |tcsetattr: ", line)]
     assert len(lines) == 1 and "error: " in lines[0], output
     for pattern in patterns:
         assert re.search(pattern, lines[0]), f"no '{pattern}' in {lines[0]}"
