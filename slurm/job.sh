@@ -12,8 +12,7 @@
 #   why_not_here         sets `reason`: empty if this script may start ranks here, else why not
 #   read_allocation      sets `nodes`, `tasks` (ranks), `ranks_a_node` (at most) and `cores` (a rank's; empty: unknown)
 #   seconds_left         prints the time until the job's limit; nothing if there is none, or if the program asks by itself; may fail
-#   ran_out_of_memory    whether the scheduler reports that a rank did
-#   why_not_again        sets `cause` (why the ranks ended, as far as the scheduler tells) and `reason` (empty if this script may submit the
+#   why_not_again        sets `cause` (why the ranks ended, as far as the scheduler tells: "out of memory", "preemption" ...) and `reason` (empty if this script may submit the
 #                        job again). Do not call it in a subshell, which a signal would end
 #   submit_again ...     runs the job again after this one has ended, with these arguments of the job script
 #
@@ -21,8 +20,9 @@
 
 # Functions of users in place of the commands used here, exported or of their start-up files, and options that change patterns.
 unset_functions() {
-  builtin unset -f declare compgen shift return awk basename cat cd date dd echo env exit export find flock grep head id kill local ls numfmt mapfile mkdir mv od printf read readlink \
-    rm sed set shopt sleep sort source stat tail test timeout tr trap true type unset wait wc '[' scontrol sacct sbatch scancel sinfo squeue srun
+  builtin unset -f awk basename cat cd compgen date dd declare echo env exit export find flock grep head id kill local ls mapfile mkdir mv \
+    numfmt od printf read readlink return rm sed set shift shopt sleep sort source stat tail test timeout tr trap true type unset wait wc '[' \
+    scontrol sacct sbatch scancel sinfo squeue srun
   shopt -u failglob nullglob nocasematch expand_aliases
 }
 unset_functions
@@ -145,7 +145,6 @@ find_scheduler() {
 
 # What the file of a scheduler need not define.
 why_not_here() { wrong_start; }
-ran_out_of_memory() { return 1; }
 why_not_again() { told_to_end; }
 
 # why_not_here where the scheduler does not tell.

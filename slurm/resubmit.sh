@@ -31,7 +31,8 @@ check_restart() {
   [[ $reported != 0 || -z $unlogged ]] || say "the launcher reports success, but no rank has started"
   [ -z "$resumes" ] || why_not_again
   why="status $status${cause:+ ($cause)}"
-  [ "$cause" != preemption ] || ending+=(--preempted)
+  if [ "$cause" = preemption ]; then ending+=(--preempted) && ask_restart; fi
+  [[ -z $cause || $cause == "out of memory" ]] || in_job='' # the job itself is ending
   [ -z "$reason" ] || end "$status" "$why; not submitted again: $reason"
   [ -z "$unlogged" ] || ! launcher_fails ||
     give_up "$status" "$why: the launcher starts no program with these options, though all nodes answer (line above: ${line[*]}); correct srun_options or mpirun_options in $machine; not submitted again"

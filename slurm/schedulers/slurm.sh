@@ -5,7 +5,8 @@ own_launcher=srun
 first_job= # a requeued job keeps its number
 ways_again="scontrol requeue does not work here"
 facts=  # Slurm's record of this job, as `scontrol -o show job` prints it; empty: Slurm has not told
-restarts_before=${SLURM_RESTART_COUNT:-0} output_begin=1 # of this start of the job
+restarts_before=${SLURM_RESTART_COUNT:-0} # of this job's starts
+output_begin=0 # where in this script's output the ranks' last launch begins
 memory_told= # Slurm's record says so of an earlier start or launch, and keeps it
 
 # read_job SECONDS...: sets `facts`, or `answer` to the error. A busy controller is asked again after each pause. Slurm may end this job
@@ -139,8 +140,10 @@ guard() {
 # The program itself asks Slurm.
 seconds_left() { :; }
 
+end_of_output() { stat -Lc %s "/proc/$$/fd/2" 2>/dev/null || echo 0; }
+
 # slurmstepd_says COMMAND: applies sed's COMMAND to what Slurm has written to this script's output; prints its last result.
-slurmstepd_says() { [ ! -f "/proc/$$/fd/2" ] || tail -c "+$output_begin" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
+slurmstepd_says() { [ ! -f "/proc/$$/fd/2" ] || tail -c "+$((output_begin + 1))" "/proc/$$/fd/2" 2>/dev/null | grep -a '^slurmstepd' | sed -n "$1" | tail -n 1; }
 
 # In the job's details as the pseudo-signal 125, or, if Slurm watches memory without control groups, in words.
 ran_out_of_memory() {
@@ -155,6 +158,7 @@ why_not_again() {
   cause=$(slurmstepd_says 's/.* CANCELLED AT .* DUE TO \(.*\) \*\*\*.*/\L\1/p')
   [ -z "$(fact PreemptTime)" ] || cause=preemption
   if [ -z "$cause" ] && ran_out_of_memory; then cause="out of memory" memory_told=1; fi
+  output_begin=$(end_of_output)
   case $(fact JobState)/$(fact Reason) in
     RUNNING/* | STOPPED/* | SIGNALING/* | RESIZING/* | */TimeLimit) ;;
     */*held*) reason="Slurm holds it until: scontrol release $job" ;;
@@ -194,10 +198,9 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then
     [ -z "$(fact ArrayTaskId)" ] || job=$(fact ArrayJobId)_$(fact ArrayTaskId)
     ! is_batch || element=$(fact ArrayTaskId)
     drop_foreign_variables
-    restarts_before=$(fact Restarts)
+    restarts_before=$(fact Restarts) output_begin=$(end_of_output) ends=$(seconds "$(fact EndTime)")
     [ "$restarts_before" = 0 ] || ! ran_out_of_memory || memory_told=1
     [ -z "$(fact HetJobId)" ] || say "warning: of a heterogeneous job, only the component of this script runs ranks"
-    output_begin=$(($(stat -Lc %s "/proc/$$/fd/2") + 1)) ends=$(seconds "$(fact EndTime)")
     ! is_batch || warning=$(sed -n 's/^#SBATCH .*--signal=[^ ]*@\([0-9]*\).*/\1/p' "$0")
     # Slurm sends it up to a minute early.
     [[ -z ${warning:-} || -z $ends ]] || [ $((ends - $(seconds "$(fact StartTime)"))) -gt $((warning + 120)) ] || short_limit "$warning"

@@ -164,6 +164,30 @@ def only_crashes_of_this_submission_count(folder):
         assert expected in done.stdout + done.stderr, (earlier, done)
 
 
+def what_slurm_said_of_an_earlier_launch_is_not_the_cause_of_a_later_end(folder):
+    program(folder / "scontrol", "echo 'JobId=7 JobName=a UserId=me(0) JobState=RUNNING Reason=None Restarts=0 Requeue=1 Power='")
+    text = (f"{SOURCE}; echo 'slurmstepd-n1: error: Detected 1 oom_kill event in StepId=7.0.' >&2; why_not_again; echo \"= $cause\"; "
+            "echo 'the next launch' >&2; why_not_again; echo \"= $cause\"")
+    with open(folder / "errors", "a") as errors:
+        done = subprocess.run(["bash", "-c", text], stdout=subprocess.PIPE, stderr=errors, text=True, timeout=60,
+                              env={"SLURM_JOB_ID": "7", "PATH": f"{folder}:{os.environ['PATH']}"})
+    assert re.findall("^= (.*)$", done.stdout, re.M) == ["out of memory", ""], done
+
+
+def a_preempted_run_is_not_stalled(folder):
+    """However often it is preempted before its first checkpoint."""
+    for cause, expected in (("preemption", "@submitted"), ("", "still at checkpoint none after 2 restarts")):
+        run_dir = folder / (cause or "none")
+        run_dir.mkdir()
+        (run_dir / "restarts").write_text("8 75 none 2026-11-25T00:00:00\n" * 2)
+        text = (f"{SOURCE}; load_machine {SCRIPTS}/machines/generic.env; lockstep=({LOCKSTEP}); status=75 warned=TERM run_dir={run_dir}; "
+                f"why_not_again() {{ reason='' cause='{cause}'; }}; submit_again() {{ echo @submitted; }}; finish {run_dir}")
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "SLURM_JOB_ID": "8", "LOCKSTEP_SLURM": str(SCRIPTS)})
+        assert expected in done.stdout + done.stderr and done.returncode == 75, (cause, done)
+        assert ("preempted" in (run_dir / "restarts").read_text()) == bool(cause), (run_dir / "restarts").read_text()
+
+
 def settings_of_restarts_within_a_job_are_checked(folder):
     for settings, status, expected in (({"SPARE_NODES": "2"}, 64, "spare_nodes=2 of 2 nodes"), ({"SPARE_NODES": "few"}, 64, "spare_nodes=few"),
                                        ({"SPARE_NODES": "1", "MIN_NODES": "0"}, 64, "min_nodes=0"),
@@ -311,7 +335,8 @@ if __name__ == "__main__":
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_if_the_machine_sets_stage,
           variables_of_this_job_are_kept, a_full_disk_under_the_log_changes_no_end,
-          limits_that_are_no_numbers_are_refused_at_the_start, only_crashes_of_this_submission_count, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
+          limits_that_are_no_numbers_are_refused_at_the_start, only_crashes_of_this_submission_count, what_slurm_said_of_an_earlier_launch_is_not_the_cause_of_a_later_end,
+          a_preempted_run_is_not_stalled, settings_of_restarts_within_a_job_are_checked, nodes_are_left_out_for_a_reason,
           fewer_ranks_keep_the_global_batch, a_restart_that_cannot_be_counted_is_none,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing])
