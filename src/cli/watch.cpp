@@ -1,6 +1,6 @@
 #include "command.hpp"
-#include "environment_variable.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/core/environment_variable.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/print.hpp"
 #include "lockstep/core/unix_time.hpp"

@@ -94,12 +94,7 @@ bool has_size(const std::string& path) {
 }
 
 MemoryLimit memory_for_files(int processes) {
-  const auto limits = node_memory_left({.count = processes, .lookup = [](const char* name) {
-                                          const char* const value = std::getenv(name);
-                                          return value == nullptr
-                                                     ? std::nullopt
-                                                     : std::optional<std::string>(value);
-                                        }});
+  const auto limits = node_memory_left({.count = processes, .lookup = environment_variable});
   if (limits.empty()) {
     return {.bytes = std::numeric_limits<std::uint64_t>::max(), .source = "unknown"};
   }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
 #include <utility>
 
@@ -45,10 +44,8 @@ std::string clock_text(Clock::time_point at) {
   const auto wall =
       std::chrono::system_clock::now() +
       std::chrono::duration_cast<std::chrono::system_clock::duration>(at - Clock::now());
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(wall);
-  std::tm local{};
-  if (::localtime_r(&seconds, &local) == nullptr) return fmt::format("{} s after 1970", seconds);
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}",
+                     fmt::localtime(std::chrono::system_clock::to_time_t(wall)));
 }
 
 bool asks_now(Clock::time_point now, Clock::time_point asked, std::optional<Clock::time_point> due,
@@ -154,13 +151,12 @@ std::string JobEnd::take(const Answer& answer) {
                      option);
 }
 
-std::vector<std::string> JobEnd::update(Clock::time_point now, StopTimer& timer,
-                                        const StopTimer::Ahead& ahead) {
+std::string JobEnd::update(Clock::time_point now, StopTimer& timer, const StopTimer::Ahead& ahead) {
   if (!thread_.joinable()) return {};
-  std::vector<std::string> lines;
+  std::string change;
   const std::lock_guard lock(mutex_);
   if (const auto answer = std::exchange(answer_, std::nullopt)) {
-    if (std::string line = take(*answer); !line.empty()) lines.push_back(std::move(line));
+    change = take(*answer);
     timer.set_end(end());
   }
   std::optional<Clock::time_point> due;
@@ -173,7 +169,7 @@ std::vector<std::string> JobEnd::update(Clock::time_point now, StopTimer& timer,
     asked_at_ = now;
     changed_.notify_all();
   }
-  return lines;
+  return change;
 }
 
 TimeAdvice advise_on_time(const TimeAllowed& allowed, const TimeNeeds& needs,

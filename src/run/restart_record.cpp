@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* file_name = "restarts";
-constexpr const char* suggestion = "remove it, or use another run directory";
+constexpr const char* suggestion = "move it away, or use another run directory";
 constexpr std::string_view crash_word = "crash";
 constexpr std::string_view unlogged_word = "unlogged";
 constexpr std::string_view preempted_word = "preempted";

@@ -8,7 +8,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -17,7 +16,6 @@
 namespace lockstep {
 namespace {
 
-using Lookup = std::function<std::optional<std::string>(const char*)>;
 using Launcher = LaunchFacts::Launcher;
 
 /// Slurm's own steps (of the batch script, of salloc's shell, ...) have the largest numbers.
@@ -46,7 +44,7 @@ int lines_in(const std::string& path) {
 }
 
 /// Sets the number of tasks for which the job asked, if its scheduler tells.
-void read_allocation(const Lookup& lookup, LaunchFacts& facts) {
+void read_allocation(const VariableLookup& lookup, LaunchFacts& facts) {
   const auto number = [&](const char* name) { return to_number<int>(lookup(name)); };
   const auto found = [&](int tasks, const char* by) {
     facts.allocated = tasks;
@@ -96,7 +94,7 @@ bool is_launcher(std::string_view name) {
 
 }  // namespace
 
-LaunchFacts read_launch(const Lookup& lookup) {
+LaunchFacts read_launch(const VariableLookup& lookup) {
   const auto number = [&](const char* name) { return to_number<int>(lookup(name)); };
   LaunchFacts facts{.node = lookup("SLURMD_NODENAME").value_or("")};
   const auto step = to_number<std::uint32_t>(lookup("SLURM_STEP_ID"));
@@ -129,10 +127,7 @@ LaunchFacts read_launch(const Lookup& lookup) {
 }
 
 LaunchFacts launch_of_this_process() {
-  LaunchFacts facts = read_launch([](const char* name) {
-    const char* const value = std::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  });
+  LaunchFacts facts = read_launch(environment_variable);
   facts.left_over = facts.launcher != Launcher::none && has_launcher_parent() == false;
   return facts;
 }

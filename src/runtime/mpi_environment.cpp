@@ -33,9 +33,9 @@ bool may_have_peers() {
 }
 
 /// A single process does not need a network, and looking for one takes longer than the rest of
-/// MPI_Init. Nor does it need the folder of
-/// its job, which has the same name for all such processes: one that ends removes it while another
-/// starts, which fails. Other MPIs ignore the variables.
+/// MPI_Init. Nor does it need the folder of its job, which has the same name for all such
+/// processes: one that ends removes it while another starts, which fails. Other MPIs ignore the
+/// variables.
 void start_alone() {
   ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
   ::setenv("OMPI_MCA_pml", "ob1", 0);

@@ -302,9 +302,8 @@ bool TrainingLoop::stop_due(std::int64_t step) {
   const auto now = StopTimer::Clock::now();
   const StopTimer::Ahead ahead{.saving = parts_.saver.busy(), .steps = next - step};
   if (parts_.job_end != nullptr) {
-    for (const std::string& line : parts_.job_end->update(now, parts_.stop_timer, ahead)) {
-      parts_.reporter.say(line);
-    }
+    const std::string change = parts_.job_end->update(now, parts_.stop_timer, ahead);
+    if (!change.empty()) parts_.reporter.say(change);
   }
   out_of_time_ = parts_.stop_timer.is_due(now, ahead);
   return out_of_time_;

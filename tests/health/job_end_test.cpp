@@ -41,8 +41,8 @@ double seconds_left(const std::optional<Clock::time_point>& end) {
 /// Updates until there is a line, or for a while.
 std::string line_of(JobEnd& job, StopTimer& timer) {
   for (int i = 0; i < 10000; ++i) {
-    if (const auto lines = job.update(Clock::now(), timer, {}); !lines.empty()) {
-      return lines.front();
+    if (const std::string change = job.update(Clock::now(), timer, {}); !change.empty()) {
+      return change;
     }
     std::this_thread::sleep_for(1ms);
   }

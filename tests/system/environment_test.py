@@ -19,7 +19,7 @@ ODD = {
     "TMPDIR": ["/proc/none", "", "relative"],
     "TMP": ["/proc/none"],
     "POSIXLY_CORRECT": ["1", ""],
-    "TZ": [":/nonexistent", "Pacific/Apia", "XXX-99:99:99,", "", "\udcff"],
+    "TZ": [":/nonexistent", "Pacific/Apia", "ABC-99:99:99,", "", "\udcff"],
     "TERM": [UNSET, "", "unknown"],
     "COLUMNS": ["-3", "0", "wide"],
     "USER": [UNSET],

@@ -58,9 +58,9 @@ class JobEnd final {
   /// Waits a little for the first answer.
   [[nodiscard]] TimeAllowed allowed();
   /// Call before a decision to stop; does not wait. Sets the timer's end by the newest answer, and
-  /// has Slurm asked again if that is due. Returns a line for each change.
-  [[nodiscard]] std::vector<std::string> update(StopTimer::Clock::time_point now, StopTimer& timer,
-                                                const StopTimer::Ahead& ahead);
+  /// has Slurm asked again if that is due. Returns what has changed; empty: nothing.
+  [[nodiscard]] std::string update(StopTimer::Clock::time_point now, StopTimer& timer,
+                                   const StopTimer::Ahead& ahead);
 
  private:
   using Clock = StopTimer::Clock;

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <functional>
+#include "lockstep/core/environment_variable.hpp"
+
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -30,8 +31,6 @@ struct SlurmAnswer {
                                       const std::string& job);
 /// Seconds of squeue's "1-02:03:04", "02:03:04", "03:04" or "4"; nullopt for anything else.
 [[nodiscard]] std::optional<double> parse_time_left(const std::string& text);
-
-using VariableLookup = std::function<std::optional<std::string>(const char*)>;
 
 /// The job's end by SLURM_JOB_END_TIME, which sbatch passes on from job to job.
 struct VariableTime {

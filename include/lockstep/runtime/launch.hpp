@@ -1,6 +1,7 @@
 #pragma once
 
-#include <functional>
+#include "lockstep/core/environment_variable.hpp"
+
 #include <optional>
 #include <span>
 #include <string>
@@ -21,9 +22,7 @@ struct LaunchFacts {
   /// None of the process's parents is a launcher: the variables are left over in a shell.
   bool left_over = false;
 };
-/// `lookup` returns a variable's value, like getenv.
-[[nodiscard]] LaunchFacts read_launch(
-    const std::function<std::optional<std::string>(const char*)>& lookup);
+[[nodiscard]] LaunchFacts read_launch(const VariableLookup& lookup);
 /// Of this process, with `left_over`.
 [[nodiscard]] LaunchFacts launch_of_this_process();
 

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "lockstep/core/environment_variable.hpp"
+
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct MemoryLimit {
 /// the node's available memory; unknown limits are omitted. `lookup` returns a variable's value.
 struct NodeProcesses {
   int count = 1;  ///< of the job on the node, which use about as much as this one
-  std::function<std::optional<std::string>(const char*)> lookup = {};
+  VariableLookup lookup = {};
 };
 [[nodiscard]] std::vector<MemoryLimit> node_memory_left(
     const NodeProcesses& processes, const std::string& proc = "/proc",
