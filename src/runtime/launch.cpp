@@ -150,8 +150,7 @@ const char* launch_advice(Launcher launcher) noexcept {
       break;
     case Launcher::srun:
       return "start with srun --mpi=pmix (srun --mpi=list shows what Slurm has), or with the "
-             "mpirun "
-             "of the MPI this program was built with";
+             "mpirun of the MPI this program was built with";
     case Launcher::mpirun:
       return "start with the mpirun of the MPI this program was built with (lockstep bench and ldd "
              "show which), or with srun --mpi=pmix";
@@ -178,7 +177,7 @@ std::optional<LaunchProblem> judge_launch(const LaunchFacts& launch, int ranks,
         .is_certain = true,
         .text = fmt::format(
             "MPI sees {} where {} started {} ({} and this program's MPI, {}, do not share a PMI, "
-            "so {}) {}",
+            "so {}); {}",
             count(ranks, "rank"), launcher, *launch.started, launcher, library,
             ranks == 1 ? "each process is a world of its own" : "the count is wrong",
             launch_advice(launch.launcher))};
@@ -191,7 +190,7 @@ std::optional<LaunchProblem> judge_launch(const LaunchFacts& launch, int ranks,
         .is_certain = true,
         .text = fmt::format(
             "MPI sees 1 rank where {}'s count is {} ({}; no launcher that this program's MPI, {}, "
-            "knows has started it, so each process is a world of its own) {}",
+            "knows has started it, so each process is a world of its own); {}",
             by == "PBS_NODEFILE" ? "PBS" : "Slurm", *launch.allocated, by, library,
             by == "PBS_NODEFILE" ? "start with mpirun" : launch_advice(launch.launcher))};
   }
