@@ -1,5 +1,6 @@
-"""Checks over the sources that all JSON is read by core/json and that commands print by core/print only."""
+"""Checks over the sources: all JSON is read by core/json, commands print by core/print only, and every test that is written runs."""
 
+import ast
 import pathlib
 import re
 import sys
@@ -26,4 +27,19 @@ assert len(sources) > 300, len(sources)
 for rule, (pattern, allowed) in GATES.items():
     found = {str(path.relative_to(ROOT)) for path in sources if re.search(pattern, path.read_text())}
     assert found == allowed, f"{rule}: {sorted(found ^ allowed)}"
-print(f"{len(sources)} files, {len(GATES)} rules")
+
+# A file of tests is in its folder's CMakeLists.txt, or run by scripts/soak; each function of one in Python is used, by its list of tests or by another function.
+tests = [path for path in (ROOT / "tests").rglob("*_test.*") if path.suffix in (".cpp", ".cu", ".py", ".sh")]
+assert len(tests) > 250, len(tests)
+for path in tests:
+    stem = path.name.removesuffix(path.suffix)
+    lists = [folder / "CMakeLists.txt" for folder in path.parents[:2]] + [ROOT / "scripts" / "soak"]
+    declared = "\n".join(file.read_text() for file in lists if file.exists())
+    assert re.search(rf"\b({stem}|{stem.removesuffix('_test')})\b", declared), f"{path} is registered in no CMakeLists.txt"
+    if path.suffix == ".py":
+        tree = ast.parse(path.read_text())
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        unused = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in used
+                  and not node.name.startswith("test_")]  # found by their names
+        assert not unused, f"{path}: written, but neither registered nor called: {unused}"
+print(f"{len(sources)} files, {len(GATES)} rules, {len(tests)} files of tests")
