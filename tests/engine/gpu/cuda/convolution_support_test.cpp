@@ -1,11 +1,12 @@
 // For a device that is described to cuDNN and need not exist, prints which cuDNN engines support
 // the convolutions of the models. Fails if a convolution has none.
 #include "described_gpus.hpp"
-#include "engine/gpu/cuda/cudnn_plan.hpp"
+#include "engine_survey.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/models/models.hpp"
 
+#include <cudnn.h>
 #include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
