@@ -1,7 +1,7 @@
 #include "../../../src/engine/gpu/device_stopwatch.hpp"
 
 #include "engine/gpu/host_device.hpp"
-#include "gpu/kernels/host/host_stream.hpp"
+#include "run_in.hpp"
 
 #include <boost/test/unit_test.hpp>
 

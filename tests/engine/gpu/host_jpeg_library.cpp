@@ -1,8 +1,8 @@
 #include "host_jpeg_library.hpp"
 
-#include "gpu/kernels/host/host_stream.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/decode.hpp"
+#include "run_in.hpp"
 
 #include <algorithm>
 #include <stdexcept>

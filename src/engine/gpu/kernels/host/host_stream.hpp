@@ -26,11 +26,6 @@ class HostStream {
 
 /// Runs at once if the stream is null.
 template <typename Work>
-void run_in(Stream stream, Work&& work) {
-  if (stream == nullptr) return work();
-  static_cast<HostStream*>(stream)->push(std::forward<Work>(work));
-}
-template <typename Work>
 void run_kernel_in(Stream stream, const HostStream::Kernel& kernel, Work&& work) {
   if (stream == nullptr) return work();
   static_cast<HostStream*>(stream)->push_kernel(kernel, std::forward<Work>(work));
