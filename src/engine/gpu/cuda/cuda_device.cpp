@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <utility>
 
 namespace lockstep::gpu::cuda {
@@ -87,14 +86,6 @@ std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& ide
        "--batch-size, or see whether another process holds memory",
        static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
        static_cast<double>(total) / gib);
-}
-
-/// Keeps its stream busy while the host launches the work that is timed after it.
-void hold_stream(void*) {
-  constexpr std::chrono::microseconds longest_launch{200};
-  const auto end = std::chrono::steady_clock::now() + longest_launch;
-  while (std::chrono::steady_clock::now() < end) {
-  }
 }
 
 }  // namespace
@@ -224,20 +215,6 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
   cudaGraphExec_t executable = nullptr;
   LOCKSTEP_CUDA_CHECK(cudaGraphInstantiate(&executable, graph.get(), 0));
   return std::make_unique<CudaReplay>(UniqueHandle<GraphExecTraits>(executable), stream_.get());
-}
-
-double CudaDevice::time(const std::function<void()>& work) {
-  const UniqueEvent begin = make_cuda_event(cudaEventDefault);
-  const UniqueEvent end = make_cuda_event(cudaEventDefault);
-  // An idle stream would record `begin` at once and count the time until the first launch.
-  LOCKSTEP_CUDA_CHECK(cudaLaunchHostFunc(stream_.get(), hold_stream, nullptr));
-  LOCKSTEP_CUDA_CHECK(cudaEventRecord(begin.get(), stream_.get()));
-  work();
-  LOCKSTEP_CUDA_CHECK(cudaEventRecord(end.get(), stream_.get()));
-  synchronize();
-  float milliseconds = 0;
-  LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-  return static_cast<double>(milliseconds) * 1e-3;
 }
 
 std::unique_ptr<Event> CudaDevice::make_event() {

@@ -1,13 +1,14 @@
 #include "cudnn_trial.hpp"
 
-#include "cuda_event.hpp"
+#include "check.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/unique_handle.hpp"
+#include "time_runs.hpp"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <limits>
 #include <optional>
-#include <span>
 
 namespace lockstep::gpu::cuda {
 namespace {
@@ -32,44 +33,13 @@ UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   return owner;
 }
 
-/// Times runs on the device. A run queued before the timed ones keeps the stream busy while the
-/// host queues these, so that their times do not include the host's.
-class RunTimer final {
- public:
-  RunTimer(cudaStream_t stream, const std::function<void()>& run) : stream_(stream), run_(run) {
-    for (UniqueEvent& mark : marks_) mark = make_cuda_event(cudaEventDefault);
-  }
-  /// Fills `ms`, of at most `most` runs.
-  void time(std::span<float> ms) {
-    run_();
-    mark(0);
-    for (std::size_t i = 1; i <= ms.size(); ++i) {
-      run_();
-      mark(i);
-    }
-    LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(marks_[ms.size()].get()));
-    for (std::size_t i = 0; i < ms.size(); ++i) {
-      LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&ms[i], marks_[i].get(), marks_[i + 1].get()));
-    }
-  }
-  static constexpr std::size_t most = 4;
-
- private:
-  void mark(std::size_t i) { LOCKSTEP_CUDA_CHECK(cudaEventRecord(marks_[i].get(), stream_)); }
-
-  cudaStream_t stream_;
-  const std::function<void()>& run_;
-  std::array<UniqueEvent, most + 1> marks_;
-};
-
-/// The median of several runs, or the first run that takes longer than `hopeless_ms`.
-float median_ms(cudaStream_t stream, float hopeless_ms, const std::function<void()>& run) {
-  RunTimer timer(stream, run);
-  std::array<float, RunTimer::most + 1> times{};
-  timer.time(std::span(times).first(1));
-  if (times[0] > hopeless_ms) return times[0];
-  timer.time(std::span(times).subspan(1));
-  const auto median = times.begin() + times.size() / 2;
+/// The median of several runs, or the first run that takes longer than `hopeless` seconds.
+double median_seconds(cudaStream_t stream, double hopeless, const std::function<void()>& run) {
+  run();  // The first launch loads what it needs, and so may take longer than a stream is held.
+  std::vector<double> times = time_runs(stream, 1, run);
+  if (times[0] > hopeless) return times[0];
+  for (const double seconds : time_runs(stream, 4, run)) times.push_back(seconds);
+  const auto median = times.begin() + std::ssize(times) / 2;
   std::nth_element(times.begin(), median, times.end());
   return *median;
 }
@@ -87,15 +57,15 @@ std::int64_t fastest(const std::vector<std::int64_t>& candidates, const TrialByt
       .x = x.get(), .weights = weights.get(), .y = y.get(), .workspace = workspace.get()};
 
   std::optional<std::int64_t> best;
-  float best_ms = 0;
+  double best_seconds = 0;
   std::optional<Error> failure;
   for (const std::int64_t candidate : candidates) {
     try {
-      const float hopeless_ms = best ? 3 * best_ms : std::numeric_limits<float>::max();
-      const float ms = median_ms(stream, hopeless_ms, [&] { run(candidate, memory); });
-      if (!best || ms < best_ms) {
+      const double hopeless = best ? 3 * best_seconds : std::numeric_limits<double>::max();
+      const double seconds = median_seconds(stream, hopeless, [&] { run(candidate, memory); });
+      if (!best || seconds < best_seconds) {
         best = candidate;
-        best_ms = ms;
+        best_seconds = seconds;
       }
     } catch (const Error& error) {
       (void)cudaGetLastError();  // else the runtime's next call would report it

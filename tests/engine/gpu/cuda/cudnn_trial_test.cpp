@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -87,6 +88,13 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop)
   *ms = standin().stamps.at(stop) - standin().stamps.at(start);
   return cudaSuccess;
 }
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t hold, void* data) {
+  const auto begin = std::chrono::steady_clock::now();
+  hold(data);
+  const std::chrono::duration<float, std::milli> held = std::chrono::steady_clock::now() - begin;
+  standin().run(0, held.count());
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() {
   standin().error_left = false;
   return cudaSuccess;
@@ -105,8 +113,8 @@ BOOST_AUTO_TEST_CASE(the_fastest_candidate_is_chosen) {
 
 BOOST_AUTO_TEST_CASE(the_time_of_the_host_does_not_count) {
   // The first is faster, but the host needs longer to queue it.
-  const std::map<std::int64_t, float> launch{{4, 2.0F}, {7, 0.5F}};
-  const std::map<std::int64_t, float> work{{4, 3.0F}, {7, 4.0F}};
+  const std::map<std::int64_t, float> launch{{4, 0.04F}, {7, 0.01F}};
+  const std::map<std::int64_t, float> work{{4, 0.02F}, {7, 0.03F}};
   const auto chosen = fastest({4, 7}, {.x = 16, .weights = 16, .y = 16, .workspace = 16}, nullptr,
                               [&](std::int64_t candidate, const TrialMemory&) {
                                 standin().run(launch.at(candidate), work.at(candidate));
