@@ -88,7 +88,7 @@ void DeviceProgram::lower_all() {
     builder.emit("gradient of the loss", {gradient},
                  [this, gradient, type, backward](const LaunchContext& context) {
                    backward(context.stream(), type, loss_.extent(), loss_.outputs(), context.labels,
-                            context.loss_scale, context.at(gradient));
+                            loss_.scale(), context.at(gradient));
                  });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
     nodes.backward(builder);
@@ -100,14 +100,13 @@ void DeviceProgram::lower_all() {
   backward_.emplace(device, lists_.backward, state_->records);
 }
 
-LaunchContext DeviceProgram::launch_context(float loss_scale, bool accumulate) {
+LaunchContext DeviceProgram::launch_context(bool accumulate) {
   return {.device = *state_->device,
           .base = state_->activations.data(),
           .offsets = lists_.plan.offsets,
           .labels = loss_.labels(),
           .stored = nullptr,
           .samples = samples_,
-          .loss_scale = loss_scale,
           .accumulate = accumulate};
 }
 
@@ -117,7 +116,7 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
   samples_ = batch.size;
   state_->computed_by = this;
   Device& device = *state_->device;
-  LaunchContext context = launch_context(0, false);
+  LaunchContext context = launch_context(false);
   if (batch.pixels.data != nullptr) {
     input_ = state_->input.take(batch, image_);
     context.stored = &input_.images;
@@ -159,8 +158,8 @@ DeviceTimeline* DeviceProgram::timeline_now() const noexcept {
 }
 
 std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
-  LaunchContext context = take(batch);
-  context.loss_scale = 1;
+  const LaunchContext context = take(batch);
+  loss_.set_scale(*state_->device, 1);
   state_->device->synchronize();
   std::vector<StepTime> times;
   for (const auto* list : {&lists_.forward, &lists_.backward}) {
@@ -206,7 +205,8 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   // Gradients that are not held accumulate where they are reduced.
   const bool adds = options.accumulate && state_->arena.holds_gradients();
   DeviceStopwatch* const stopwatch = state_->stopwatch.get();
-  backward_->run(launch_context(options.loss_scale, adds), &observer,
+  loss_.set_scale(*state_->device, options.loss_scale);
+  backward_->run(launch_context(adds), &observer,
                  {.timeline = timeline_now(), .stopwatch = stopwatch});
   if (stopwatch != nullptr) stopwatch->stop_backward();
 }

@@ -36,7 +36,7 @@ class DeviceProgram final : public Program {
   void lower_all();
   /// Queues the copies of the batch's images and labels.
   [[nodiscard]] LaunchContext take(const Batch& batch);
-  [[nodiscard]] LaunchContext launch_context(float loss_scale, bool accumulate);
+  [[nodiscard]] LaunchContext launch_context(bool accumulate);
   /// Null if no times are wanted now.
   [[nodiscard]] DeviceTimeline* timeline_now() const noexcept;
   /// Blocks until the last forward's results are in host memory.

@@ -18,6 +18,7 @@ LossBlock::LossBlock(Device& device, const LossExtent& extent) : extent_(extent)
   using Place = DeviceArray<float>::Place;
   const auto batch = static_cast<std::size_t>(extent.batch);
   const std::size_t logits = batch * static_cast<std::size_t>(extent.classes);
+  scale_ = DeviceArray<float>(device, 1);
   logits_ = DeviceArray<float>(device, logits);
   log_sums_ = DeviceArray<float>(device, batch);
   losses_ = DeviceArray<float>(device, batch);
@@ -65,6 +66,12 @@ void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int6
   if (drops_) {
     device.copy_on_device(dropped_.data(), labels.dropped.masks, bytes_of<std::uint64_t>(samples));
   }
+}
+
+void LossBlock::set_scale(Device& device, float scale) {
+  if (set_scale_ == scale) return;
+  set_value(device.stream(), scale, scale_.data());
+  set_scale_ = scale;
 }
 
 void LossBlock::fetch(Device& device) {

@@ -4,6 +4,7 @@
 #include "lockstep/engine/engine.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace lockstep::gpu {
@@ -24,6 +25,11 @@ class LossBlock final {
   /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
   void load_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
   void take_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
+  /// Queues a change of what backward multiplies the loss by, in the order of the work and never in
+  /// a recording, so recordings serve every scale. Only backward reads it, and the host queues a
+  /// backward after the result of the step before, so a forward that is queued ahead may run first.
+  void set_scale(Device& device, float scale);
+  [[nodiscard]] const float* scale() const noexcept { return scale_.data(); }
   /// Queues the copy of losses and hits to the host.
   void fetch(Device& device);
   /// Sums over the first `samples`, always in the same order; call after the fetch is done.
@@ -33,6 +39,8 @@ class LossBlock final {
 
  private:
   LossExtent extent_;
+  DeviceArray<float> scale_;
+  std::optional<float> set_scale_;  ///< the last one
   DeviceArray<float> logits_;
   DeviceArray<float> log_sums_;
   DeviceArray<float> losses_;

@@ -36,7 +36,6 @@ struct LaunchContext {
   BatchLabels labels;          ///< on the device
   const StoredImages* stored;  ///< on the device; null: the batch is fp32 values
   std::int64_t samples;
-  float loss_scale;
   bool accumulate;
 
   [[nodiscard]] Stream stream() const noexcept { return device.stream(); }

@@ -5,8 +5,8 @@
 namespace lockstep::gpu {
 namespace {
 
-/// More than a run needs at once: one each for its first, inner and last micro-steps and for
-/// partial batches. Recordings for old loss scales are dropped, oldest first.
+/// More than a run needs: one each for its first, inner and last micro-steps and for partial
+/// batches. Then the oldest is dropped.
 constexpr std::size_t max_recordings = 6;
 
 }  // namespace
@@ -15,8 +15,7 @@ bool RecordedSteps::Recording::fits(const LaunchContext& context,
                                     std::span<const std::size_t> asked) const noexcept {
   return base == context.base && mixes == context.labels.mixes &&
          dropped == context.labels.dropped.masks && samples == context.samples &&
-         loss_scale == context.loss_scale && accumulate == context.accumulate &&
-         std::ranges::equal(boundaries, asked);
+         accumulate == context.accumulate && std::ranges::equal(boundaries, asked);
 }
 
 RecordedSteps::Recording* RecordedSteps::find(const LaunchContext& context,
@@ -74,7 +73,6 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
                            .mixes = context.labels.mixes,
                            .dropped = context.labels.dropped.masks,
                            .samples = context.samples,
-                           .loss_scale = context.loss_scale,
                            .accumulate = context.accumulate,
                            .boundaries = {boundaries.begin(), boundaries.end()},
                            .parts = {}});

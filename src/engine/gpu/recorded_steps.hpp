@@ -50,7 +50,6 @@ class RecordedSteps final {
     const ImageMix* mixes;
     const std::uint64_t* dropped;
     std::int64_t samples;
-    float loss_scale;
     bool accumulate;
     std::vector<std::size_t> boundaries;
     std::vector<Part> parts;  ///< empty: it ran once, without a recording

@@ -147,6 +147,7 @@ struct Network {
     bool records = false;
   };
   Graph graph;
+  std::shared_ptr<Device> device;
   std::unique_ptr<Engine> engine;
   AlignedBuffer<float> images;
   AlignedBuffer<std::int32_t> labels{2};
@@ -154,10 +155,11 @@ struct Network {
   explicit Network(Graph of) : Network(std::move(of), Options{}) {}
   Network(Graph of, const Options& options)
       : graph(std::move(of)),
-        engine(make_device_engine(
-            make_host_device(options.when, options.when == HostWork::late ? HostMemoryGuard::on
-                                                                          : HostMemoryGuard::off),
-            graph, {.precision = options.precision, .records = options.records})),
+        device(make_host_device(options.when, options.when == HostWork::late
+                                                  ? HostMemoryGuard::on
+                                                  : HostMemoryGuard::off)),
+        engine(make_device_engine(device, graph,
+                                  {.precision = options.precision, .records = options.records})),
         images(static_cast<std::size_t>(2 * graph.image().channels * graph.image().height *
                                         graph.image().width)) {
     float at = 0;
@@ -356,4 +358,53 @@ BOOST_AUTO_TEST_CASE(the_memory_plan_keeps_the_weight_gradients_of_a_bucket) {
 
   BOOST_TEST(bytes(1) < largest + other);
   BOOST_TEST(bytes(1000) >= largest + 2 * other);
+}
+
+namespace {
+
+class SilentObserver final : public BackwardObserver {
+ public:
+  void gradients_ready(std::size_t /*filled*/) override {}
+};
+
+/// Gradients of steps with different loss scales, each of two micro-steps, the second with another
+/// scale. `reads` waits for the first, so no queued backward could take the second's scale.
+std::vector<std::vector<float>> gradients_by_scale(Network& network, bool reads) {
+  const auto program = network.compile(network.ends(3));
+  SilentObserver observer;
+  std::vector<std::vector<float>> found;
+  for (const float scale : {8.0F, 8.0F, 4.0F, 4.0F, 0.25F, 8.0F}) {
+    program->forward(network.batch());
+    program->backward({.loss_scale = scale, .accumulate = false}, observer);
+    if (reads) (void)network.gradients();
+    program->backward({.loss_scale = 3 * scale, .accumulate = true}, observer);
+    found.push_back(network.gradients());
+  }
+  return found;
+}
+
+Graph linear_with(LossKind loss) {
+  Graph graph("linear", {.channels = 3, .height = 4, .width = 4}, 5);
+  const ValueId logits =
+      graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = 5});
+  loss == LossKind::bce ? graph.binary_cross_entropy(logits, {})
+                        : graph.softmax_cross_entropy(logits, {});
+  return graph;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(one_recording_serves_every_loss_scale) {
+  for (const LossKind loss : {LossKind::cross_entropy, LossKind::bce}) {
+    Network singly(linear_with(loss), {.when = HostWork::late});
+    Network recorded(linear_with(loss), {.when = HostWork::late, .records = true});
+
+    const auto expected = gradients_by_scale(singly, true);
+    BOOST_TEST((gradients_by_scale(recorded, false) == expected));
+    BOOST_TEST((expected[0] == expected[1]));
+    BOOST_TEST((expected[0] != expected[2]));
+    // Forward, and backward of the first and of the second micro-step.
+    BOOST_TEST(recordings(*recorded.device) == 3U);
+    BOOST_TEST(recordings(*singly.device) == 0U);
+  }
 }

@@ -230,6 +230,7 @@ class HostDevice final : public Device {
     return std::chrono::duration<double>(time(end) - time(begin)).count();
   }
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
+    ++recordings_;
     return std::make_unique<HostReplay>(stream_, live_, stream_.record(work));
   }
   [[nodiscard]] double time(const std::function<void()>& work) override {
@@ -275,6 +276,7 @@ class HostDevice final : public Device {
     convolutions_.taken = std::move(choices);
   }
   [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }
+  [[nodiscard]] std::size_t recordings() const noexcept { return recordings_; }
 
  private:
   /// Makes memory accessible once for all work that a wait runs. Null if no work is queued: the
@@ -309,6 +311,7 @@ class HostDevice final : public Device {
   TransferStream transfer_stream_;
   HostJpegLibrary jpeg_library_;
   HostConvolutions convolutions_;
+  std::size_t recordings_ = 0;
 };
 
 class HostConvolution final : public Convolution {
@@ -377,6 +380,10 @@ std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues,
 
 const HostConvolutions& convolutions(const Device& host_device) {
   return dynamic_cast<const HostDevice&>(host_device).convolutions();
+}
+
+std::size_t recordings(const Device& host_device) {
+  return dynamic_cast<const HostDevice&>(host_device).recordings();
 }
 
 std::size_t exchanged_bytes(const Device& host_device) {

@@ -65,6 +65,8 @@ struct HostConvolutions {
   AlgorithmChoices taken;
 };
 [[nodiscard]] const HostConvolutions& convolutions(const Device& host_device);
+/// Number of recordings that a host device has made.
+[[nodiscard]] std::size_t recordings(const Device& host_device);
 /// Bytes currently allocated on a host device for communication.
 [[nodiscard]] std::size_t exchanged_bytes(const Device& host_device);
 /// A host device's stand-in for nvJPEG.

@@ -22,7 +22,7 @@ namespace {
 /// The arguments that a step ran with.
 struct Seen {
   int step;
-  float loss_scale;
+  std::int64_t samples;
   bool accumulate;
   friend bool operator==(const Seen&, const Seen&) = default;
 };
@@ -54,34 +54,33 @@ struct Fixture {
       steps.push_back({.name = "step",
                        .run =
                            [this, i](const LaunchContext& context) {
-                             const Seen arguments{i, context.loss_scale, context.accumulate};
+                             const Seen arguments{i, context.samples, context.accumulate};
                              run_in(context.stream(), [=, this] { seen.push_back(arguments); });
                            },
                        .filled = filled[i]});
     }
   }
-  LaunchContext launch_context(float loss_scale, bool accumulate) {
+  LaunchContext launch_context(std::int64_t samples, bool accumulate) {
     return {.device = *device,
             .base = nullptr,
             .offsets = offsets,
             .labels = {},
             .stored = nullptr,
-            .samples = 4,
-            .loss_scale = loss_scale,
+            .samples = samples,
             .accumulate = accumulate};
   }
   /// Runs all steps once and returns the arguments they ran with.
-  std::vector<Seen> run(RecordedSteps& recorded, float loss_scale, bool accumulate,
+  std::vector<Seen> run(RecordedSteps& recorded, std::int64_t samples, bool accumulate,
                         BackwardObserver* observer = nullptr) {
     seen.clear();
-    recorded.run(launch_context(loss_scale, accumulate), observer);
+    recorded.run(launch_context(samples, accumulate), observer);
     return seen;
   }
 };
 
-std::vector<Seen> all_with(float loss_scale, bool accumulate) {
+std::vector<Seen> all_with(std::int64_t samples, bool accumulate) {
   std::vector<Seen> result;
-  for (int i = 0; i < 5; ++i) result.push_back({i, loss_scale, accumulate});
+  for (int i = 0; i < 5; ++i) result.push_back({i, samples, accumulate});
   return result;
 }
 
@@ -95,10 +94,10 @@ BOOST_AUTO_TEST_CASE(every_step_runs_once_per_call_with_the_calls_arguments) {
 
   // More sets of arguments than there are recordings, each repeated.
   for (int round = 0; round < 4; ++round) {
-    for (const float scale : {1.0F, 0.5F, 0.25F, 0.125F, 2.0F}) {
+    for (std::int64_t samples = 1; samples < 6; ++samples) {
       for (const bool accumulate : {false, true}) {
         for (int repeat = 0; repeat < 3; ++repeat) {
-          BOOST_TEST((fixture.run(recorded, scale, accumulate) == all_with(scale, accumulate)));
+          BOOST_TEST((fixture.run(recorded, samples, accumulate) == all_with(samples, accumulate)));
         }
       }
     }

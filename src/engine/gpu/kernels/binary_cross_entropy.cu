@@ -66,7 +66,7 @@ struct BinaryBackward {
   const float* logits;
   const float* log_sums;
   BatchLabels labels;
-  float scale;
+  const float* scale;
   T* gradient;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
@@ -76,7 +76,7 @@ struct BinaryBackward {
     if (k < extent.classes && log_sums[sample] != infinity()) {
       const BinaryCrossEntropyTerms terms = terms_of(extent);
       const auto logit = static_cast<double>(logits[sample * extent.classes + k]);
-      value = static_cast<double>(scale) *
+      value = static_cast<double>(*scale) *
               terms.gradient(logit, terms.target(labels.target(sample), k));
     }
     gradient[item] = from_float<T>(static_cast<float>(value));
@@ -96,7 +96,7 @@ void binary_cross_entropy_forward(Stream stream, DataType type, const LossExtent
 
 void binary_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
                                    const LossOutputs& forward, const BatchLabels& labels,
-                                   float scale, void* gradient) {
+                                   const float* scale, void* gradient) {
   with_type(type, [&]<typename T>(T*) {
     launch(stream, extent.batch * extent.padded,
            BinaryBackward<T>{extent, forward.logits, forward.log_sums, labels, scale,

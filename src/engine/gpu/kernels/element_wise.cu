@@ -73,6 +73,12 @@ struct Binary {
   }
 };
 
+struct SetValue {
+  float value;
+  float* to;
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t /*item*/) const { *to = value; }
+};
+
 std::int64_t items_of(std::size_t count) {
   return ceil_div(static_cast<std::int64_t>(count), std::int64_t{width});
 }
@@ -100,6 +106,10 @@ void convert(Stream stream, const void* from, DataType from_type, void* to, Data
     with_type(to_type,
               [&]<typename To>(To*) { apply<From, To>(stream, from, to, count, Identity{}); });
   });
+}
+
+void set_value(Stream stream, float value, float* to) {
+  launch(stream, 1, SetValue{value, to});
 }
 
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,

@@ -28,6 +28,8 @@ using Stream = void*;  ///< a cudaStream_t; on the host a HostStream; null: runs
 /// Converts `count` values; `to` may be `from` if the types have the same size.
 void convert(Stream stream, const void* from, DataType from_type, void* to, DataType to_type,
              std::size_t count);
+/// *to = value, which travels with the launch, so no memory of the host needs to keep it.
+void set_value(Stream stream, float value, float* to);
 /// out = left + right; out may be one of them.
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,
          std::size_t count);
@@ -274,10 +276,10 @@ struct LossOutputs {
 void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
                                    const void* logits, const BatchLabels& labels,
                                    std::int64_t samples, const LossOutputs& out);
-/// d(scale * sum of losses) / d(logits) as T (N, padded), zero in the padding.
+/// d(*scale * sum of losses) / d(logits) as T (N, padded), zero in the padding.
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
                                     const LossOutputs& forward, const BatchLabels& labels,
-                                    float scale, void* gradient);
+                                    const float* scale, void* gradient);
 
 /// The same for binary cross entropy. The log sums of samples that count are 0.
 void binary_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
@@ -285,7 +287,7 @@ void binary_cross_entropy_forward(Stream stream, DataType type, const LossExtent
                                   std::int64_t samples, const LossOutputs& out);
 void binary_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
                                    const LossOutputs& forward, const BatchLabels& labels,
-                                   float scale, void* gradient);
+                                   const float* scale, void* gradient);
 
 // --- Optimizer ----------------------------------------------------------------------------------
 

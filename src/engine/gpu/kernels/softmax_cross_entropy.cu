@@ -102,7 +102,7 @@ struct Backward {
   const float* log_sums;
   BatchLabels labels;
   double share_of_each;  ///< of every class in the target, by label smoothing
-  float scale;
+  const float* scale;
   T* gradient;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
@@ -115,7 +115,7 @@ struct Backward {
       const double target =
           share_of_each + (1 - extent.label_smoothing) * labels.target(sample).share(k);
       value =
-          static_cast<double>(scale) * (std::exp(logit - static_cast<double>(log_sum)) - target);
+          static_cast<double>(*scale) * (std::exp(logit - static_cast<double>(log_sum)) - target);
     }
     gradient[item] = from_float<T>(static_cast<float>(value));
   }
@@ -136,7 +136,7 @@ void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExten
 
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
                                     const LossOutputs& forward, const BatchLabels& labels,
-                                    float scale, void* gradient) {
+                                    const float* scale, void* gradient) {
   const double share_of_each = extent.label_smoothing / static_cast<double>(extent.classes);
   with_type(type, [&]<typename T>(T*) {
     launch(stream, extent.batch * extent.padded,

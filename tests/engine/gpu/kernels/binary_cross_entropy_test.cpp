@@ -58,12 +58,12 @@ void check(const Case& each, DataType type, double spread) {
   const Labels labels(each);
   LossValues out(extent);
   Values gradient(type, batch * extent.padded);
-  const float scale = 0.125F;
+  const Mirrored<float> scale(1, 0.125F);
 
   binary_cross_entropy_forward(kernel_stream(), type, extent, logits.data(), labels.view(),
                                each.samples, out.view());
-  binary_cross_entropy_backward(kernel_stream(), type, extent, out.view(), labels.view(), scale,
-                                gradient.data());
+  binary_cross_entropy_backward(kernel_stream(), type, extent, out.view(), labels.view(),
+                                scale.data(), gradient.data());
 
   const auto classes = static_cast<double>(each.classes);
   for (std::int64_t n = 0; n < batch; ++n) {
@@ -91,8 +91,8 @@ void check(const Case& each, DataType type, double spread) {
     const std::int64_t k = i % extent.padded;
     if (n >= each.samples || k >= each.classes) return 0.0;
     const double probability = 1 / (1 + std::exp(-logits[i]));
-    return static_cast<double>(scale) * (probability - target_of(each, labels.on_host(), n, k)) /
-           classes;
+    return static_cast<double>(scale.host()[0]) *
+           (probability - target_of(each, labels.on_host(), n, k)) / classes;
   };
   // Values of fp16 below 2^-14 are multiples of 2^-24.
   const double slack = type == DataType::f16 ? 0x1p-25 : 1e-9;

@@ -57,6 +57,14 @@ BOOST_AUTO_TEST_CASE(sums_may_be_in_place) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(one_value_is_set) {
+  Mirrored<float> values(3, 1.0F);
+
+  set_value(kernel_stream(), 0.375F, values.data() + 1);
+
+  BOOST_TEST((values.host() == std::vector<float>{1.0F, 0.375F, 1.0F}));
+}
+
 BOOST_AUTO_TEST_CASE(values_are_scaled) {
   for (const std::int64_t count : counts) {
     const Values x = random_values(DataType::f32, count, 1);

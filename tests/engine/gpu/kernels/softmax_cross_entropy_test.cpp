@@ -83,12 +83,12 @@ void check(const Case& each, DataType type, double spread) {
                             .mixes = each.mixed ? mixes.host().data() : nullptr};
   LossValues loss(extent);
   Values gradient(type, batch * extent.padded);
-  const float scale = 0.125F;
+  const Mirrored<float> scale(1, 0.125F);
 
   softmax_cross_entropy_forward(kernel_stream(), type, extent, logits.data(), batch_labels,
                                 each.samples, loss.view());
-  softmax_cross_entropy_backward(kernel_stream(), type, extent, loss.view(), batch_labels, scale,
-                                 gradient.data());
+  softmax_cross_entropy_backward(kernel_stream(), type, extent, loss.view(), batch_labels,
+                                 scale.data(), gradient.data());
 
   for (std::int64_t n = 0; n < batch; ++n) {
     const auto at = static_cast<std::size_t>(n);
@@ -117,7 +117,7 @@ void check(const Case& each, DataType type, double spread) {
     const double target = each.label_smoothing / static_cast<double>(each.classes) +
                           (1 - each.label_smoothing) * share;
     const double log_sum = expected_of(logits, extent, n, labels_of_n).log_sum;
-    return static_cast<double>(scale) * (std::exp(logits[i] - log_sum) - target);
+    return static_cast<double>(scale.host()[0]) * (std::exp(logits[i] - log_sum) - target);
   };
   // The log sum is rounded to fp32.
   check_close(reader(gradient), expected_gradient, gradient.size(), type, 1e-7 * (1 + spread));
