@@ -192,7 +192,7 @@ class CudaCompute final : public Compute {
   }
   [[nodiscard]] std::string convolutions() const override { return convolutions_; }
   [[nodiscard]] std::string all_reduce() const override { return all_reduce_; }
-  [[nodiscard]] std::string backend() const override { return device_->algorithm_library(); }
+  [[nodiscard]] std::string backend() const override { return device_->convolutions().name(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     if (const DeviceDecoding* const decoding = engine_->input_format().decoding) {

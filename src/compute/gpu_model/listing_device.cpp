@@ -75,6 +75,18 @@ class ListedConvolution final : public Convolution {
   ListingStream& stream_;
 };
 
+class ListedConvolutions final : public ConvolutionLibrary {
+ public:
+  explicit ListedConvolutions(ListingStream& stream) : stream_(stream) {}
+  [[nodiscard]] std::unique_ptr<Convolution> make(const ConvolutionShape& shape,
+                                                  ConvolutionPasses) override {
+    return std::make_unique<ListedConvolution>(shape, stream_);
+  }
+
+ private:
+  ListingStream& stream_;
+};
+
 class ReachedEvent final : public Event {};
 
 class Listing final : public ListingDevice {
@@ -86,6 +98,7 @@ class Listing final : public ListingDevice {
   [[nodiscard]] std::string description() const override { return "no device"; }
   [[nodiscard]] Stream stream() noexcept override { return static_cast<HostStream*>(&stream_); }
   [[nodiscard]] Stream transfer_stream() noexcept override { return stream(); }
+  [[nodiscard]] ConvolutionLibrary& convolutions() override { return convolutions_; }
   [[nodiscard]] JpegLibrary& jpeg_library() override {
     fail(ExitStatus::internal, "a list of kernels decodes no images; report this");
   }
@@ -139,13 +152,10 @@ class Listing final : public ListingDevice {
   void queue_wait(Queue, const Event&) override {}
   void wait(const Event&) override {}
   [[nodiscard]] bool has_reached(const Event&) override { return true; }
-  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
-                                                              ConvolutionPasses) override {
-    return std::make_unique<ListedConvolution>(shape, stream_);
-  }
 
  private:
   ListingStream stream_;
+  ListedConvolutions convolutions_{stream_};
   std::vector<std::vector<Launch>> timed_;
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;

@@ -21,7 +21,7 @@ std::string lines_of_others(const std::string& text, const std::string& library)
 std::string choose_algorithms(Device& device, const Graph& graph, Precision precision,
                               std::int64_t batch_size, const std::string& known,
                               AlgorithmCache& cache) {
-  const std::string library = device.algorithm_library();
+  const std::string library = device.convolutions().name();
   const std::string prefix = library + '\t';
   // Includes those for other batch sizes and precisions, which the run may use again.
   AlgorithmChoices choices = parse_algorithms(known, library);
@@ -31,7 +31,7 @@ std::string choose_algorithms(Device& device, const Graph& graph, Precision prec
     const std::string key = prefix + what;
     std::string algorithm = cache.find(key).value_or("");
     if (algorithm.empty()) {
-      algorithm = device.fastest_algorithm(request);
+      algorithm = device.convolutions().fastest(request);
       if (algorithm.empty()) continue;
       cache.add(key, algorithm);
     }
@@ -41,7 +41,8 @@ std::string choose_algorithms(Device& device, const Graph& graph, Precision prec
 }
 
 void set_algorithms(Device& device, const std::string& text) {
-  device.set_algorithms(parse_algorithms(text, device.algorithm_library()));
+  ConvolutionLibrary& library = device.convolutions();
+  library.set_algorithms(parse_algorithms(text, library.name()));
 }
 
 }  // namespace lockstep::gpu

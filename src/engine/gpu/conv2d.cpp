@@ -45,12 +45,11 @@ class ConvolutionLowering final : public Lowering {
     if (options_.input == builder.images()) gather_ = column_gather(unpadded);
     const ConvolutionShape shape = stored_shape(unpadded, gather_, options_.name);
     const bool is_wide = makes_logits_ && builder.type() != DataType::f32;
-    Device& device = *builder.state().device;
-    forward_ = device.make_convolution(is_wide ? widened(shape) : shape, {.forward = true});
+    ConvolutionLibrary& library = builder.state().device->convolutions();
+    forward_ = library.make(is_wide ? widened(shape) : shape, {.forward = true});
     if (builder.training()) {
-      backward_ = device.make_convolution(
-          shape,
-          {.backward_data = builder.needs_gradient(options_.input), .backward_weights = true});
+      backward_ = library.make(shape, {.backward_data = builder.needs_gradient(options_.input),
+                                       .backward_weights = true});
     }
     input_ = gather_ ? emit_gather(builder) : builder.value(options_.input);
     Tensor x = input_;

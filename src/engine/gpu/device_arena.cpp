@@ -56,13 +56,14 @@ ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device, const
                         });
 }
 
-WorkingParameters::WorkingParameters(Device& device, const ParameterArena& arena, DataType type)
+WorkingParameters::WorkingParameters(DeviceAllocator& device, const ParameterArena& arena,
+                                     DataType type)
     : type_(type) {
   if (type_ == DataType::f32 || arena.parameters().empty()) return;
   copy_ = DeviceArray<std::uint16_t>(device, arena.layout().size());
 }
 
-void WorkingParameters::refresh(Device& device, const ParameterArena& arena) const {
+void WorkingParameters::refresh(DeviceQueues& device, const ParameterArena& arena) const {
   if (copy_.size() == 0) return;
   convert(device.stream(), arena.parameters().data(), DataType::f32, copy_.data(), type_,
           copy_.size());

@@ -26,9 +26,9 @@ struct ParameterArenaOptions {
 /// bits.
 class WorkingParameters final {
  public:
-  WorkingParameters(Device& device, const ParameterArena& arena, DataType type);
+  WorkingParameters(DeviceAllocator& device, const ParameterArena& arena, DataType type);
   /// Queues the update of the copy.
-  void refresh(Device& device, const ParameterArena& arena) const;
+  void refresh(DeviceQueues& device, const ParameterArena& arena) const;
   /// As of the last refresh().
   [[nodiscard]] std::byte* of(const ParameterArena& arena, ParameterId id) const;
 

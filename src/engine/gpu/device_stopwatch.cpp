@@ -4,7 +4,7 @@
 
 namespace lockstep::gpu {
 
-DeviceStopwatch::DeviceStopwatch(Device& device) : device_(device) {
+DeviceStopwatch::DeviceStopwatch(DeviceQueues& device) : device_(device) {
   laps_.resize(most);
   for (Lap& lap : laps_) {
     lap.begin = device.make_timed_event();
@@ -22,12 +22,12 @@ void DeviceStopwatch::start() {
   running_ = true;
   Lap& lap = at(end_);
   lap.is_last = false;
-  device_.mark(*lap.begin, Device::Queue::work);
+  device_.mark(*lap.begin, DeviceQueues::Queue::work);
 }
 
 void DeviceStopwatch::stop() {
   if (!std::exchange(running_, false)) return;
-  device_.mark(*at(end_).end, Device::Queue::work);
+  device_.mark(*at(end_).end, DeviceQueues::Queue::work);
   ++end_;
 }
 

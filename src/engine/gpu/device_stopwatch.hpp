@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device.hpp"
+#include "device_queues.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 class DeviceStopwatch final {
  public:
   /// The device must outlive it.
-  explicit DeviceStopwatch(Device& device);
+  explicit DeviceStopwatch(DeviceQueues& device);
 
   /// Begins a lap at the current end of the work queue, unless one runs; not in a recording.
   void start();
@@ -36,7 +36,7 @@ class DeviceStopwatch final {
   /// Reads the laps that have ended.
   void collect();
 
-  Device& device_;
+  DeviceQueues& device_;
   std::vector<Lap> laps_;  ///< a ring
   // Positions in the ring, increasing forever.
   std::size_t first_ = 0;

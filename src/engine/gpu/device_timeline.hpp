@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device.hpp"
+#include "device_queues.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "program_builder.hpp"
 
@@ -21,7 +21,7 @@ class DeviceTimeline final {
   /// Queues the step between two marks.
   void run(const Step& step, const LaunchContext& context);
   /// Waits for all marks and reports the steps to the timer.
-  void report(Device& device);
+  void report(DeviceQueues& device);
 
  private:
   struct Span {
@@ -30,12 +30,12 @@ class DeviceTimeline final {
     std::size_t end = 0;
   };
   /// Synchronises the clocks: the device is idle, and the host reads its own clock several times.
-  void begin(Device& device);
-  [[nodiscard]] std::size_t mark(Device& device);
+  void begin(DeviceQueues& device);
+  [[nodiscard]] std::size_t mark(DeviceQueues& device);
   /// Waits for an event. The device reached it before the wait returned, which bounds the origin
   /// from above.
-  void bound_origin(Device& device, std::size_t event);
-  [[nodiscard]] std::int64_t since_origin(Device& device, std::size_t event) const;
+  void bound_origin(DeviceQueues& device, std::size_t event);
+  [[nodiscard]] std::int64_t since_origin(DeviceQueues& device, std::size_t event) const;
 
   StepTimer* timer_ = nullptr;
   std::vector<std::unique_ptr<Event>> events_;  ///< reused after each report

@@ -43,7 +43,7 @@ LossOutputs LossBlock::outputs() const noexcept {
           .ranks = ranks_.data()};
 }
 
-void LossBlock::load_labels(Device& device, const BatchLabels& labels, std::int64_t samples) {
+void LossBlock::load_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples) {
   std::copy_n(labels.labels, samples, host_labels_.data());
   device.copy_to_device(labels_.data(), host_labels_.data(), bytes_of<std::int32_t>(samples));
   mixed_ = labels.mixes != nullptr;
@@ -58,7 +58,7 @@ void LossBlock::load_labels(Device& device, const BatchLabels& labels, std::int6
   }
 }
 
-void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int64_t samples) {
+void LossBlock::take_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples) {
   device.copy_on_device(labels_.data(), labels.labels, bytes_of<std::int32_t>(samples));
   mixed_ = labels.mixes != nullptr;
   if (mixed_) device.copy_on_device(mixes_.data(), labels.mixes, bytes_of<ImageMix>(samples));
@@ -68,13 +68,13 @@ void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int6
   }
 }
 
-void LossBlock::set_scale(Device& device, float scale) {
+void LossBlock::set_scale(DeviceQueues& device, float scale) {
   if (set_scale_ == scale) return;
   set_value(device.stream(), scale, scale_.data());
   set_scale_ = scale;
 }
 
-void LossBlock::fetch(Device& device) {
+void LossBlock::fetch(DeviceQueues& device) {
   device.copy_to_host(host_losses_.data(), losses_.data(), losses_.bytes());
   device.copy_to_host(host_ranks_.data(), ranks_.data(), ranks_.bytes());
 }
@@ -84,7 +84,7 @@ BatchMetrics LossBlock::metrics(std::int64_t samples) const noexcept {
   return sum_metrics<float>(host_losses_.span().first(count), host_ranks_.span().first(count));
 }
 
-std::span<const float> LossBlock::logits(Device& device) {
+std::span<const float> LossBlock::logits(DeviceQueues& device) {
   device.copy_to_host(host_logits_.data(), logits_.data(), logits_.bytes());
   device.synchronize();
   return {host_logits_.data(), host_logits_.size()};

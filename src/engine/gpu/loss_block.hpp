@@ -23,19 +23,19 @@ class LossBlock final {
             .dropped = {.masks = drops_ ? dropped_.data() : nullptr}};
   }
   /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
-  void load_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
-  void take_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
+  void load_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples);
+  void take_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples);
   /// Queues a change of what backward multiplies the loss by, in the order of the work and never in
   /// a recording, so recordings serve every scale. Only backward reads it, and the host queues a
   /// backward after the result of the step before, so a forward that is queued ahead may run first.
-  void set_scale(Device& device, float scale);
+  void set_scale(DeviceQueues& device, float scale);
   [[nodiscard]] const float* scale() const noexcept { return scale_.data(); }
   /// Queues the copy of losses and hits to the host.
-  void fetch(Device& device);
+  void fetch(DeviceQueues& device);
   /// Sums over the first `samples`, always in the same order; call after the fetch is done.
   [[nodiscard]] BatchMetrics metrics(std::int64_t samples) const noexcept;
   /// Blocks. Plain (N, classes).
-  [[nodiscard]] std::span<const float> logits(Device& device);
+  [[nodiscard]] std::span<const float> logits(DeviceQueues& device);
 
  private:
   LossExtent extent_;

@@ -30,7 +30,7 @@ struct Address {
 
 /// Arguments of one call of a program for its steps, and the addresses of its buffers.
 struct LaunchContext {
-  Device& device;
+  DeviceQueues& device;
   std::byte* base;
   const std::vector<std::size_t>& offsets;
   BatchLabels labels;          ///< on the device

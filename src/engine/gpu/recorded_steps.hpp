@@ -31,7 +31,7 @@ struct StepTiming {
 class RecordedSteps final {
  public:
   /// Without `records`, always one by one. `steps` must outlive this object unchanged.
-  RecordedSteps(Device& device, std::span<const Step> steps, bool records)
+  RecordedSteps(DeviceQueues& device, std::span<const Step> steps, bool records)
       : device_(device), steps_(steps), records_(records) {}
 
   /// `observer` is called after each step, or, for recordings, at its boundaries and at the end;
@@ -63,7 +63,7 @@ class RecordedSteps final {
   [[nodiscard]] std::vector<Part> record(const LaunchContext& context,
                                          std::span<const std::size_t> boundaries);
 
-  Device& device_;
+  DeviceQueues& device_;
   std::span<const Step> steps_;
   bool records_;
   std::vector<Recording> recordings_;

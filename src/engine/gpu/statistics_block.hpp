@@ -17,7 +17,7 @@ namespace lockstep::gpu {
 /// in host memory. A second block has, at the variances' places, the inverse deviations.
 class StatisticsBlock final {
  public:
-  StatisticsBlock(Device& device, const Graph& graph, std::int64_t batch_size)
+  StatisticsBlock(DeviceAllocator& device, const Graph& graph, std::int64_t batch_size)
       : statistics_(graph, batch_size),
         on_device_(device, 2 * statistics_.block_size()),
         on_host_(device, on_device_.size(), DeviceArray<float>::Place::host) {
@@ -39,13 +39,13 @@ class StatisticsBlock final {
     return of(variance) + statistics_.block_size();
   }
   /// Queues the copy to the host; call publish() when it is done.
-  void fetch(Device& device) {
+  void fetch(DeviceQueues& device) {
     device.copy_to_host(on_host_.data(), on_device_.data(),
                         statistics_.block_size() * sizeof(float));
   }
   void publish() { statistics_.publish(on_host_.span().first(statistics_.block_size())); }
   /// Queues the copy of a concatenation to the device.
-  void load(Device& device, std::span<const float> running) {
+  void load(DeviceQueues& device, std::span<const float> running) {
     const std::size_t size = statistics_.block_size();
     statistics_.load(running, on_host_.span().first(size));
     for (const Variances& norm : variances_) {

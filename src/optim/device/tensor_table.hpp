@@ -67,7 +67,7 @@ class TensorTable final {
   }
 
   /// Queues the decision and its copy to the host.
-  void decide(Device& device, const UpdateInputs& inputs) {
+  void decide(DeviceQueues& device, const UpdateInputs& inputs) {
     const bool measures = inputs.clip_norm > 0 || inputs.skips_overflow;
     if (measures) queue_squares(device, {0, arena_size(), inputs.gradients.data()}, 0);
     decide_update(device.stream(),
@@ -85,7 +85,7 @@ class TensorTable final {
   [[nodiscard]] const UpdateDecision& decision() const noexcept { return *host_decision_.data(); }
 
   /// Queues the computation of each tensor's trust ratio, from rows 0 and 1, for later updates.
-  void queue_trust_ratios(Device& device, double trust_coefficient, bool of_steps,
+  void queue_trust_ratios(DeviceQueues& device, double trust_coefficient, bool of_steps,
                           const UpdateOptions& options) {
     set_trust_ratios(device.stream(),
                      {.weight_squares = norms_.data(),
@@ -101,7 +101,7 @@ class TensorTable final {
 
   /// Queues a copy of each tensor's factor for the learning rate, `ratios` (tensors,). The last
   /// call's copy must be done.
-  void set_ratios(Device& device, std::span<const double> ratios) {
+  void set_ratios(DeviceQueues& device, std::span<const double> ratios) {
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       host_updates_.data()[i] = {.lr = ratios[i] * segments_[i].lr_scale,
                                  .weight_decay = segments_[i].weight_decay,
@@ -119,7 +119,7 @@ class TensorTable final {
     const float* values;
   };
   /// Queues the sum of squares of each tensor's values; 0 for tensors outside the range.
-  void queue_squares(Device& device, const Range& range, std::size_t row) {
+  void queue_squares(DeviceQueues& device, const Range& range, std::size_t row) {
     const std::size_t first = round_up(range.begin) / arena_block;
     const std::size_t end = std::min(round_up(range.end) / arena_block, blocks_);
     squared_norms(device.stream(), range.values + first * arena_block, end - first,
@@ -131,7 +131,7 @@ class TensorTable final {
   }
   [[nodiscard]] void* workspace() noexcept { return workspace_.data(); }
   /// The first `rows` rows of norms, (rows, tensors). Blocks; valid until the next call.
-  [[nodiscard]] std::span<const double> read_norms(Device& device, std::size_t rows) {
+  [[nodiscard]] std::span<const double> read_norms(DeviceQueues& device, std::size_t rows) {
     const std::size_t count = rows * segments_.size();
     device.copy_to_host(host_norms_.data(), norms_.data(), count * sizeof(double));
     device.synchronize();

@@ -1,5 +1,7 @@
 #include "host_convolution.hpp"
 
+#include "../../../src/engine/gpu/kernels/kernels.hpp"
+
 #include <omp.h>
 
 #include <algorithm>

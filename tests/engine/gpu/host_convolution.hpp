@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../../src/engine/gpu/device.hpp"
+#include "../../../src/engine/gpu/convolution_request.hpp"
 
 #include <cstddef>
 #include <cstdint>

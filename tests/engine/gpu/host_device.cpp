@@ -1,104 +1,18 @@
 #include "host_device.hpp"
 
-#include "gpu/kernels/host/host_stream.hpp"
-#include "host_convolution.hpp"
 #include "host_memory.hpp"
 #include "host_rules.hpp"
+#include "host_work_stream.hpp"
 #include "late_queues.hpp"
 
-#include <fmt/format.h>
-#include <boost/core/demangle.hpp>
-
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <set>
 #include <stdexcept>
-#include <typeindex>
 #include <utility>
-#include <vector>
 
 namespace lockstep::gpu {
 namespace {
-
-/// The stream of kernels: pushes to the work queue, or to a recording.
-class WorkStream final : public HostStream {
- public:
-  using Recording = std::vector<std::function<void()>>;
-  WorkStream(HostQueues& queues, const std::shared_ptr<HostMemory>& memory)
-      : queues_(queues), memory_(memory) {}
-
-  void push(std::function<void()> work) override {
-    if (recording_ != nullptr) return recording_->push_back(std::move(work));
-    queue(Device::Queue::work, std::move(work));
-  }
-  void push_kernel(const Kernel& kernel, std::function<void()> work) override {
-    const std::type_index functor(kernel.functor);
-    if (recording_ == nullptr) {
-      ran_.insert(functor);
-    } else if (!ran_.contains(functor)) {
-      throw std::logic_error("a first run during a capture: " +
-                             boost::core::demangle(functor.name()));
-    }
-    push(std::move(work));
-  }
-  /// `ran`: whether the pass of a convolution has run.
-  void push_pass(bool& ran, std::function<void()> work) {
-    if (recording_ != nullptr && !ran) {
-      throw std::logic_error("a first run during a capture: a pass of a convolution");
-    }
-    ran = true;
-    push(std::move(work));
-  }
-  /// Only the work may access device memory.
-  void queue(Device::Queue queue, std::function<void()> work) {
-    queues_.push(queue, [memory = memory_, work = std::move(work)] {
-      const HostMemory::Access access(*memory);
-      work();
-    });
-  }
-  [[nodiscard]] Recording record(const std::function<void()>& work) {
-    capture.begin();
-    Recording recording;
-    recording_ = &recording;
-    queues_.set_capturing(true);
-    const auto end = [&] {
-      queues_.set_capturing(false);
-      recording_ = nullptr;
-      capture.end();
-    };
-    try {
-      work();
-    } catch (...) {
-      end();
-      throw;
-    }
-    end();
-    return recording;
-  }
-
-  HostCapture capture;
-
- private:
-  HostQueues& queues_;
-  std::shared_ptr<HostMemory> memory_;
-  std::set<std::type_index> ran_;
-  Recording* recording_ = nullptr;
-};
-
-/// The queue of transfers as a stream.
-class TransferStream final : public HostStream {
- public:
-  explicit TransferStream(WorkStream& stream) : stream_(stream) {}
-  void push(std::function<void()> work) override {
-    stream_.capture.forbid("work in the queue of transfers");
-    stream_.queue(Device::Queue::transfers, std::move(work));
-  }
-
- private:
-  WorkStream& stream_;
-};
 
 struct HostEvent final : Event {
   explicit HostEvent(std::shared_ptr<LiveObjects> all) : alive(std::move(all)) {}
@@ -108,8 +22,6 @@ struct HostEvent final : Event {
   /// When the queue reached the mark.
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
-
-class HostDevice;
 
 class HostReplay final : public Replay {
  public:
@@ -144,13 +56,12 @@ class HostDevice final : public Device {
   [[nodiscard]] std::size_t work_left() const noexcept { return queues_->left(); }
   [[nodiscard]] std::size_t exchanged_bytes() const noexcept { return memory_->exchanged_bytes(); }
   [[nodiscard]] HostMemory& memory() noexcept { return *memory_; }
-  [[nodiscard]] WorkStream& work_stream() noexcept { return stream_; }
-  [[nodiscard]] const std::shared_ptr<LiveObjects>& live() const noexcept { return live_; }
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
   [[nodiscard]] Stream stream() noexcept override { return static_cast<HostStream*>(&stream_); }
   [[nodiscard]] Stream transfer_stream() noexcept override {
     return static_cast<HostStream*>(&transfer_stream_);
   }
+  [[nodiscard]] HostConvolutionLibrary& convolutions() override { return convolutions_; }
   [[nodiscard]] HostJpegLibrary& jpeg_library() override { return jpeg_library_; }
 
   [[nodiscard]] void* allocate(std::size_t bytes) override {
@@ -264,18 +175,7 @@ class HostDevice final : public Device {
     const auto& point = existing(event).point;
     return point == nullptr || point->reached();
   }
-  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
-                                                              ConvolutionPasses passes) override;
-  [[nodiscard]] std::string algorithm_library() const override { return "the host, loops 1"; }
-  [[nodiscard]] std::string fastest_algorithm(const ConvolutionRequest& request) override {
-    stream_.capture.forbid("Device::fastest_algorithm");
-    convolutions_.timed.push_back(request);
-    return fmt::format("loop {}", request.shape.kernel);
-  }
-  void set_algorithms(AlgorithmChoices choices) override {
-    convolutions_.taken = std::move(choices);
-  }
-  [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }
+  [[nodiscard]] const HostConvolutions& asked() const noexcept { return convolutions_.asked(); }
   [[nodiscard]] std::size_t recordings() const noexcept { return recordings_; }
 
  private:
@@ -310,63 +210,9 @@ class HostDevice final : public Device {
   WorkStream stream_;
   TransferStream transfer_stream_;
   HostJpegLibrary jpeg_library_;
-  HostConvolutions convolutions_;
+  HostConvolutionLibrary convolutions_{stream_, memory_, live_};
   std::size_t recordings_ = 0;
 };
-
-class HostConvolution final : public Convolution {
- public:
-  HostConvolution(HostDevice& device, const ConvolutionShape& shape,
-                  const ConvolutionPasses& passes)
-      : device_(device),
-        alive_(device.live()),
-        may_run_{passes.forward, passes.backward_data, passes.backward_weights},
-        loops_(shape),
-        workspace_bytes_(64 * (1 + static_cast<std::size_t>(shape.out_channels % 7))) {}
-
-  /// The size differs between convolutions, as with cuDNN.
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
-  void forward(const void* x, const void* weights, void* y, void* workspace) override {
-    queue(0, workspace, [=](const ConvolutionLoops& loops) { loops.forward(x, weights, y); });
-  }
-  void backward_data(const void* dy, const void* weights, void* dx, void* workspace) override {
-    queue(1, workspace,
-          [=](const ConvolutionLoops& loops) { loops.backward_data(dy, weights, dx); });
-  }
-  void backward_weights(const void* x, const void* dy, void* dw, void* workspace) override {
-    queue(2, workspace, [=](const ConvolutionLoops& loops) { loops.backward_weights(x, dy, dw); });
-  }
-
- private:
-  /// Also fills the workspace with NaN, so that a memory plan that overlaps it with live values
-  /// shows. Replaying a pass of a destroyed convolution fails: its engine may have been compiled
-  /// for it.
-  template <typename Pass>
-  void queue(std::size_t pass, void* workspace, const Pass& run) {
-    if (!may_run_[pass]) throw std::logic_error("a convolution was not made for this pass");
-    device_.memory().require_device(workspace, workspace_bytes_, "a convolution's workspace");
-    device_.work_stream().push_pass(ran_[pass], [=, live = device_.live(), alive = &alive_,
-                                                 loops = loops_, bytes = workspace_bytes_] {
-      live->require(alive, "a convolution");
-      std::memset(workspace, 0xff, bytes);
-      run(loops);
-    });
-  }
-
-  HostDevice& device_;
-  Liveness alive_;
-  std::array<bool, 3> may_run_;
-  ConvolutionLoops loops_;
-  std::size_t workspace_bytes_;
-  std::array<bool, 3> ran_{};
-};
-
-std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape& shape,
-                                                          ConvolutionPasses passes) {
-  stream_.capture.forbid("Device::make_convolution");
-  convolutions_.made.emplace_back(shape, passes);
-  return std::make_unique<HostConvolution>(*this, shape, passes);
-}
 
 }  // namespace
 
@@ -379,7 +225,7 @@ std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues,
 }
 
 const HostConvolutions& convolutions(const Device& host_device) {
-  return dynamic_cast<const HostDevice&>(host_device).convolutions();
+  return dynamic_cast<const HostDevice&>(host_device).asked();
 }
 
 std::size_t recordings(const Device& host_device) {

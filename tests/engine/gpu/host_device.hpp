@@ -1,14 +1,13 @@
 #pragma once
 
 #include "../../../src/engine/gpu/device.hpp"
+#include "host_convolution_library.hpp"
 #include "host_jpeg_library.hpp"
 #include "host_memory.hpp"
+#include "host_queues.hpp"
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <utility>
-#include <vector>
 
 namespace lockstep::gpu {
 
@@ -17,33 +16,6 @@ namespace lockstep::gpu {
 enum class HostWork {
   at_once,  ///< before the call that queues it returns
   late      ///< when a caller waits for it
-};
-
-/// A point in a queue.
-class HostPoint {
- public:
-  virtual ~HostPoint() = default;
-  virtual void wait() = 0;
-  [[nodiscard]] virtual bool reached() = 0;
-};
-
-/// The two queues of a host device. An implementation decides when their work runs.
-class HostQueues {
- public:
-  virtual ~HostQueues() = default;
-  virtual void push(Device::Queue queue, std::function<void()> work) = 0;
-  /// The current end of the queue.
-  [[nodiscard]] virtual std::shared_ptr<HostPoint> mark(Device::Queue queue) = 0;
-  /// Later work of the queue runs after the point is reached.
-  virtual void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) = 0;
-  /// The memory of the device, which work may access.
-  virtual void attach(std::shared_ptr<HostMemory> /*memory*/) {}
-  /// A capture of the work queue begins or ends.
-  virtual void set_capturing(bool /*capturing*/) {}
-  /// Number of operations that have not run yet.
-  [[nodiscard]] virtual std::size_t left() const noexcept { return 0; }
-  /// Blocks until the queue is empty.
-  virtual void finish(Device::Queue queue) = 0;
 };
 
 /// A Device on the host, for tests. Its memory is initialised to NaN, and convolutions are plain
@@ -58,12 +30,7 @@ class HostQueues {
     HostWork when = HostWork::at_once, HostMemoryGuard guard = HostMemoryGuard::off);
 [[nodiscard]] std::unique_ptr<Device> make_host_device(
     std::shared_ptr<HostQueues> queues, HostMemoryGuard guard = HostMemoryGuard::off);
-/// The convolutions that a host device has made and timed, and the algorithms that were set.
-struct HostConvolutions {
-  std::vector<std::pair<ConvolutionShape, ConvolutionPasses>> made;
-  std::vector<ConvolutionRequest> timed;
-  AlgorithmChoices taken;
-};
+/// What a host device was asked for convolutions.
 [[nodiscard]] const HostConvolutions& convolutions(const Device& host_device);
 /// Number of recordings that a host device has made.
 [[nodiscard]] std::size_t recordings(const Device& host_device);

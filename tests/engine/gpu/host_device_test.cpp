@@ -37,7 +37,7 @@ struct Fixture {
   DeviceArray<std::byte> workspace{*device, 4096};
   DeviceArray<float> pinned{*device, 64, MemoryPlace::host};
   std::unique_ptr<Event> event = device->make_timed_event();
-  std::unique_ptr<Convolution> convolution = device->make_convolution(shape, all_passes);
+  std::unique_ptr<Convolution> convolution = device->convolutions().make(shape, all_passes);
 
   void add_values() {
     add(device->stream(), DataType::f32, values.data(), values.data(), others.data(), 64);
@@ -105,8 +105,9 @@ BOOST_FIXTURE_TEST_CASE(a_capture_forbids_what_does_not_queue_work, Fixture) {
       {"Device::has_reached", [&] { (void)device->has_reached(*event); }},
       {"Device::transfer_to_device",
        [&] { device->transfer_to_device(values.data(), pinned.data(), 8); }},
-      {"Device::make_convolution", [&] { (void)device->make_convolution(shape, all_passes); }},
-      {"Device::fastest_algorithm", [&] { (void)device->fastest_algorithm({.shape = shape}); }},
+      {"ConvolutionLibrary::make", [&] { (void)device->convolutions().make(shape, all_passes); }},
+      {"ConvolutionLibrary::fastest",
+       [&] { (void)device->convolutions().fastest({.shape = shape}); }},
       {"Device::synchronize", [&] { (void)device->time([] {}); }},
       {"Replay::queue", [&] { replay->queue(); }},
       {"another capture", [&] { (void)device->record([] {}); }}};
@@ -141,7 +142,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_captured_has_run_once, Fixture) {
   record_sum();
   record_convolution();
   device->synchronize();
-  convolution = device->make_convolution(shape, all_passes);
+  convolution = device->convolutions().make(shape, all_passes);
 
   BOOST_TEST(violates("a pass of a convolution", record_convolution));
 }

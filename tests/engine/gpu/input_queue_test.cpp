@@ -60,6 +60,7 @@ class TwoQueues final : public Device {
   [[nodiscard]] std::string description() const override { return "two queues"; }
   [[nodiscard]] Stream stream() noexcept override { return nullptr; }
   [[nodiscard]] Stream transfer_stream() noexcept override { return nullptr; }
+  [[nodiscard]] ConvolutionLibrary& convolutions() override { unused(); }
   [[nodiscard]] JpegLibrary& jpeg_library() override { unused(); }
   [[nodiscard]] std::size_t peak_bytes() const noexcept override { return 0; }
   [[nodiscard]] void* allocate_host(std::size_t) override { unused(); }
@@ -72,10 +73,6 @@ class TwoQueues final : public Device {
   [[nodiscard]] double time(const std::function<void()>&) override { unused(); }
   void wait(const Event&) override { unused(); }
   [[nodiscard]] bool has_reached(const Event&) override { unused(); }
-  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape&,
-                                                              ConvolutionPasses) override {
-    unused();
-  }
 
  private:
   /// Reached when this number of entries of a queue is done.

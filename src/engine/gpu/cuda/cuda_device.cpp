@@ -2,6 +2,7 @@
 
 #include "choose_device.hpp"
 #include "cuda_event.hpp"
+#include "cudnn_convolution.hpp"
 #include "lockstep/core/error.hpp"
 #include "nvjpeg_library.hpp"
 
@@ -103,12 +104,12 @@ CudaDevice::CudaDevice(const DeviceOptions& options, MemorySource* exchanged)
   }
   identity_ = identify(device, properties);
   description_ = describe(properties, identity_);
-  algorithm_library_ =
-      fmt::format("{}, {} SMs, {}{}", properties.name, properties.multiProcessorCount, cudnn_text(),
-                  options.plans.deterministic ? ", deterministic" : "");
   stream_ = make_stream();
   transfers_ = make_stream();
-  convolutions_ = std::make_unique<ConvolutionMaker>(stream_.get(), options.plans);
+  convolutions_ = std::make_unique<CudnnConvolutions>(
+      stream_.get(), options.plans,
+      fmt::format("{}, {} SMs, {}{}", properties.name, properties.multiProcessorCount, cudnn_text(),
+                  options.plans.deterministic ? ", deterministic" : ""));
 }
 
 void CudaDevice::count(std::size_t bytes) noexcept {
@@ -267,11 +268,6 @@ JpegLibrary& CudaDevice::jpeg_library() {
     jpeg_library_ = load_nvjpeg(device);
   }
   return *jpeg_library_;
-}
-
-std::unique_ptr<Convolution> CudaDevice::make_convolution(const ConvolutionShape& shape,
-                                                          ConvolutionPasses passes) {
-  return convolutions_->make(shape, passes);
 }
 
 }  // namespace lockstep::gpu::cuda

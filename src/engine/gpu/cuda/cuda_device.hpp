@@ -3,13 +3,11 @@
 #include "../device.hpp"
 #include "../device_options.hpp"
 #include "check.hpp"
-#include "cudnn_convolution.hpp"
 #include "lockstep/core/unique_handle.hpp"
 #include "time_runs.hpp"
 
 #include <memory>
 #include <string>
-#include <utility>
 
 namespace lockstep::gpu::cuda {
 
@@ -42,6 +40,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
   [[nodiscard]] Stream stream() noexcept override { return stream_.get(); }
   [[nodiscard]] Stream transfer_stream() noexcept override { return transfers_.get(); }
+  [[nodiscard]] ConvolutionLibrary& convolutions() override { return *convolutions_; }
   [[nodiscard]] JpegLibrary& jpeg_library() override;
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
@@ -71,16 +70,6 @@ class CudaDevice final : public Device {
   void wait(const Event& event) override;
   [[nodiscard]] bool has_reached(const Event& event) override;
 
-  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
-                                                              ConvolutionPasses passes) override;
-  [[nodiscard]] std::string algorithm_library() const override { return algorithm_library_; }
-  [[nodiscard]] std::string fastest_algorithm(const ConvolutionRequest& request) override {
-    return convolutions_->fastest(request);
-  }
-  void set_algorithms(AlgorithmChoices choices) override {
-    convolutions_->set_algorithms(std::move(choices));
-  }
-
  private:
   [[nodiscard]] cudaStream_t stream_of(Queue queue) const noexcept {
     return queue == Queue::work ? stream_.get() : transfers_.get();
@@ -93,10 +82,9 @@ class CudaDevice final : public Device {
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;
   std::string description_;
-  std::string algorithm_library_;
   UniqueStream stream_;
   UniqueStream transfers_;
-  std::unique_ptr<ConvolutionMaker> convolutions_;
+  std::unique_ptr<ConvolutionLibrary> convolutions_;
   std::unique_ptr<JpegLibrary> jpeg_library_;  ///< loaded on first use
 };
 

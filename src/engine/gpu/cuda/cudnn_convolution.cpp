@@ -63,15 +63,16 @@ class CudnnConvolution final : public Convolution {
 
 }  // namespace
 
-ConvolutionMaker::ConvolutionMaker(cudaStream_t stream, const PlanOptions& options)
-    : options_(options) {
+CudnnConvolutions::CudnnConvolutions(cudaStream_t stream, const PlanOptions& options,
+                                     std::string name)
+    : options_(options), name_(std::move(name)) {
   cudnnHandle_t handle = nullptr;
   LOCKSTEP_CUDA_CHECK(cudnnCreate(&handle));
   handle_ = UniqueCudnnHandle(handle);
   LOCKSTEP_CUDA_CHECK(cudnnSetStream(handle, stream));
 }
 
-std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::find(
+std::pair<CudnnConvolutions::SharedPlan, std::string> CudnnConvolutions::find(
     const ConvolutionRequest& request) {
   const auto known = std::find_if(plans_.begin(), plans_.end(),
                                   [&](const auto& entry) { return entry.first == request; });
@@ -86,7 +87,7 @@ std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::find(
   return {std::move(plan), std::move(result.reason)};
 }
 
-std::string ConvolutionMaker::fastest(const ConvolutionRequest& request) {
+std::string CudnnConvolutions::fastest(const ConvolutionRequest& request) {
   if (options_.timed_candidates < 2 || request.operations() < options_.smallest_trial) return "";
   // The plan is not kept: it holds all candidates. Like on the other ranks, find() builds the
   // chosen one alone.
@@ -95,14 +96,14 @@ std::string ConvolutionMaker::fastest(const ConvolutionRequest& request) {
   return plan->engine();
 }
 
-ConvolutionMaker::SharedPlan ConvolutionMaker::require(const ConvolutionRequest& request) {
+CudnnConvolutions::SharedPlan CudnnConvolutions::require(const ConvolutionRequest& request) {
   auto [plan, reason] = find(request);
   if (plan == nullptr) fail_unsupported(request, reason);
   return plan;
 }
 
-std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shape,
-                                                    ConvolutionPasses passes) {
+std::unique_ptr<Convolution> CudnnConvolutions::make(const ConvolutionShape& shape,
+                                                     ConvolutionPasses passes) {
   const auto plan = [&](bool is_used, ConvolutionPass pass) {
     return is_used ? require({.shape = shape, .pass = pass}) : nullptr;
   };

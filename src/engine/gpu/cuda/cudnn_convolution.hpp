@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../device.hpp"
+#include "../convolution_library.hpp"
 #include "../device_options.hpp"
 #include "cudnn_plan.hpp"
 #include "lockstep/core/unique_handle.hpp"
@@ -21,18 +21,18 @@ struct CudnnHandleTraits {
 };
 using UniqueCudnnHandle = UniqueHandle<CudnnHandleTraits>;
 
-/// Makes convolutions that run in one stream. Convolutions of equal shape share plans; all must be
-/// destroyed before the maker.
-class ConvolutionMaker final {
+/// cuDNN's convolutions in one stream. Convolutions of equal shape share plans; all must be
+/// destroyed before the library.
+class CudnnConvolutions final : public ConvolutionLibrary {
  public:
-  ConvolutionMaker(cudaStream_t stream, const PlanOptions& options);
+  CudnnConvolutions(cudaStream_t stream, const PlanOptions& options, std::string name);
 
   /// Error(usage) with shape, precision and the library's reason if no engine computes a pass.
   [[nodiscard]] std::unique_ptr<Convolution> make(const ConvolutionShape& shape,
-                                                  ConvolutionPasses passes);
-  /// As Device::fastest_algorithm.
-  [[nodiscard]] std::string fastest(const ConvolutionRequest& request);
-  void set_algorithms(AlgorithmChoices choices) { choices_ = std::move(choices); }
+                                                  ConvolutionPasses passes) override;
+  [[nodiscard]] std::string name() const override { return name_; }
+  [[nodiscard]] std::string fastest(const ConvolutionRequest& request) override;
+  void set_algorithms(AlgorithmChoices choices) override { choices_ = std::move(choices); }
 
  private:
   using SharedPlan = std::shared_ptr<ConvolutionPlan>;
@@ -41,6 +41,7 @@ class ConvolutionMaker final {
   [[nodiscard]] SharedPlan require(const ConvolutionRequest& request);
 
   PlanOptions options_;
+  std::string name_;
   AlgorithmChoices choices_;
   UniqueCudnnHandle handle_;
   std::vector<std::pair<ConvolutionRequest, SharedPlan>> plans_;

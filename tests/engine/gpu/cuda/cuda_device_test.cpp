@@ -147,7 +147,7 @@ void check_convolution(Device& device, const ConvolutionShape& s) {
     dx[a] += dy[c] * weights[b];
     dw[b] += dy[c] * x[a];
   });
-  const auto convolution = device.make_convolution(s, all_passes);
+  const auto convolution = device.convolutions().make(s, all_passes);
   DeviceArray<char> workspace(device, convolution->workspace_bytes());
   Tensor device_x(device, x, s.type);
   Tensor device_weights(device, weights, s.type);
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
                    {ConvolutionPass::forward, ConvolutionPass::backward_data,
                     ConvolutionPass::backward_weights}) {
                 const std::string fastest =
-                    device.fastest_algorithm({.shape = shape, .pass = pass});
+                    device.convolutions().fastest({.shape = shape, .pass = pass});
                 BOOST_TEST(fastest.empty() == (candidates == 0));
               }
               check_convolution(device, shape);
@@ -269,11 +269,11 @@ BOOST_AUTO_TEST_CASE(algorithms_are_selected_by_name) {
   const ConvolutionRequest request{.shape = shape, .pass = ConvolutionPass::forward};
   const PlanOptions options{.deterministic = true, .timed_candidates = 8};
   CudaDevice timed({.plans = options});
-  const std::string fastest = timed.fastest_algorithm(request);
+  const std::string fastest = timed.convolutions().fastest(request);
   CudaDevice told({.plans = options});
-  told.set_algorithms({{request.text(), fastest}});
+  told.convolutions().set_algorithms({{request.text(), fastest}});
   CudaDevice misled({.plans = options});
-  misled.set_algorithms({{request.text(), "no such engine"}});
+  misled.convolutions().set_algorithms({{request.text(), "no such engine"}});
 
   BOOST_TEST(!fastest.empty());
   check_convolution(timed, shape);
