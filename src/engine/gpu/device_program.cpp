@@ -120,12 +120,12 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
   if (batch.pixels.data != nullptr) {
     input_ = state_->input.take(batch, image_);
     context.stored = &input_.images;
-    loss_.take_labels(device, input_.labels, batch.size);
+    loss_.load_labels(device, input_.labels, batch.size, MemoryPlace::device);
   } else {
     device.copy_to_device(context.at(images_), batch.images, image_bytes_);
     loss_.load_labels(
         device, {.labels = batch.labels, .mixes = batch.mixes, .dropped = {.masks = batch.dropped}},
-        batch.size);
+        batch.size, MemoryPlace::host);
   }
   context.labels = loss_.labels();
   return context;

@@ -1,33 +1,59 @@
 #pragma once
 
-#include "device.hpp"
+#include "device_allocator.hpp"
+#include "device_queues.hpp"
 #include "lockstep/engine/engine.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 namespace lockstep::gpu {
 
+/// A value per sample of a batch, at one address for all batches.
+template <typename T>
+class SampleValues final {
+ public:
+  SampleValues(DeviceAllocator& memory, std::size_t samples)
+      : values_(memory, samples), host_(memory, samples, MemoryPlace::host) {}
+  /// Null if the batch has none.
+  [[nodiscard]] T* data() const noexcept { return given_ ? values_.data() : nullptr; }
+  /// Queues the copy of a batch's values, which are in memory of the host or of the device.
+  void load(DeviceQueues& queues, const T* from, std::size_t samples, MemoryPlace place) {
+    given_ = from != nullptr;
+    if (!given_) return;
+    if (place == MemoryPlace::device)
+      return queues.copy_on_device(values_.data(), from, samples * sizeof(T));
+    std::copy_n(from, samples, host_.data());
+    queues.copy_to_device(values_.data(), host_.data(), samples * sizeof(T));
+  }
+
+ private:
+  DeviceArray<T> values_;
+  DeviceArray<T> host_;
+  bool given_ = false;
+};
+
 /// The loss of one program: its kernels' outputs on the device, and their copies on the host.
 class LossBlock final {
  public:
-  LossBlock(Device& device, const LossExtent& extent);
+  LossBlock(DeviceAllocator& memory, const LossExtent& extent);
 
   [[nodiscard]] const LossExtent& extent() const noexcept { return extent_; }
   [[nodiscard]] LossOutputs outputs() const noexcept;
-  /// Those loaded or taken last.
+  /// Those loaded last.
   [[nodiscard]] BatchLabels labels() const noexcept {
-    return {.labels = labels_.data(),
-            .mixes = mixed_ ? mixes_.data() : nullptr,
-            .dropped = {.masks = drops_ ? dropped_.data() : nullptr}};
+    return {
+        .labels = labels_.data(), .mixes = mixes_.data(), .dropped = {.masks = dropped_.data()}};
   }
-  /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
-  void load_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples);
-  void take_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples);
-  /// Queues a change of what backward multiplies the loss by, in the order of the work and never in
-  /// a recording, so recordings serve every scale. Only backward reads it, and the host queues a
-  /// backward after the result of the step before, so a forward that is queued ahead may run first.
+  /// Queues the copy of a batch's labels (samples,), as SampleValues.
+  void load_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples,
+                   MemoryPlace place);
+  /// Queues a change of the factor that backward multiplies the loss by. It is never recorded, so
+  /// one recording serves every scale. A scale follows from the result of the step before, when the
+  /// next forward may be queued already; only backward reads it, so the change comes between them.
   void set_scale(DeviceQueues& device, float scale);
   [[nodiscard]] const float* scale() const noexcept { return scale_.data(); }
   /// Queues the copy of losses and hits to the host.
@@ -40,22 +66,17 @@ class LossBlock final {
  private:
   LossExtent extent_;
   DeviceArray<float> scale_;
-  std::optional<float> set_scale_;  ///< the last one
+  std::optional<float> last_scale_;
   DeviceArray<float> logits_;
   DeviceArray<float> log_sums_;
   DeviceArray<float> losses_;
   DeviceArray<std::int32_t> ranks_;
-  DeviceArray<std::int32_t> labels_;
-  DeviceArray<ImageMix> mixes_;
-  DeviceArray<std::uint64_t> dropped_;
-  DeviceArray<std::int32_t> host_labels_;
-  DeviceArray<ImageMix> host_mixes_;
-  DeviceArray<std::uint64_t> host_dropped_;
+  SampleValues<std::int32_t> labels_;
+  SampleValues<ImageMix> mixes_;
+  SampleValues<std::uint64_t> dropped_;
   DeviceArray<float> host_losses_;
   DeviceArray<std::int32_t> host_ranks_;
   DeviceArray<float> host_logits_;
-  bool mixed_ = false;
-  bool drops_ = false;
 };
 
 }  // namespace lockstep::gpu

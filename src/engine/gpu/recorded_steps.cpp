@@ -1,6 +1,7 @@
 #include "recorded_steps.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::gpu {
 namespace {
@@ -10,20 +11,6 @@ namespace {
 constexpr std::size_t max_recordings = 6;
 
 }  // namespace
-
-bool RecordedSteps::Recording::fits(const LaunchContext& context,
-                                    std::span<const std::size_t> asked) const noexcept {
-  return base == context.base && mixes == context.labels.mixes &&
-         dropped == context.labels.dropped.masks && samples == context.samples &&
-         accumulate == context.accumulate && std::ranges::equal(boundaries, asked);
-}
-
-RecordedSteps::Recording* RecordedSteps::find(const LaunchContext& context,
-                                              std::span<const std::size_t> boundaries) {
-  const auto found = std::ranges::find_if(
-      recordings_, [&](const Recording& each) { return each.fits(context, boundaries); });
-  return found == recordings_.end() ? nullptr : &*found;
-}
 
 void RecordedSteps::run_singly(const LaunchContext& context, BackwardObserver* observer,
                                const StepTiming& timing) {
@@ -66,16 +53,16 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
   if (!records_ || timing.timeline != nullptr) return run_singly(context, observer, timing);
   const auto boundaries =
       observer == nullptr ? std::span<const std::size_t>{} : observer->boundaries();
-  Recording* recording = find(context, boundaries);
-  if (recording == nullptr) {
+  Arguments arguments{.base = context.base,
+                      .mixes = context.labels.mixes,
+                      .dropped = context.labels.dropped.masks,
+                      .samples = context.samples,
+                      .accumulate = context.accumulate,
+                      .boundaries = {boundaries.begin(), boundaries.end()}};
+  const auto recording = std::ranges::find(recordings_, arguments, &Recording::arguments);
+  if (recording == recordings_.end()) {
     if (recordings_.size() == max_recordings) recordings_.erase(recordings_.begin());
-    recordings_.push_back({.base = context.base,
-                           .mixes = context.labels.mixes,
-                           .dropped = context.labels.dropped.masks,
-                           .samples = context.samples,
-                           .accumulate = context.accumulate,
-                           .boundaries = {boundaries.begin(), boundaries.end()},
-                           .parts = {}});
+    recordings_.push_back({.arguments = std::move(arguments), .parts = {}});
     return run_singly(context, observer, timing);
   }
   if (recording->parts.empty()) recording->parts = record(context, boundaries);

@@ -44,20 +44,20 @@ class RecordedSteps final {
     const Step* step;
     std::size_t filled;
   };
-  /// The recording for one set of arguments: all that a step may depend on.
-  struct Recording {
+  /// All that a step may depend on.
+  struct Arguments {
     const std::byte* base;
     const ImageMix* mixes;
     const std::uint64_t* dropped;
     std::int64_t samples;
     bool accumulate;
     std::vector<std::size_t> boundaries;
-    std::vector<Part> parts;  ///< empty: it ran once, without a recording
-    [[nodiscard]] bool fits(const LaunchContext& context,
-                            std::span<const std::size_t> asked) const noexcept;
+    friend bool operator==(const Arguments&, const Arguments&) = default;
   };
-  [[nodiscard]] Recording* find(const LaunchContext& context,
-                                std::span<const std::size_t> boundaries);
+  struct Recording {
+    Arguments arguments;
+    std::vector<Part> parts;  ///< empty: it ran once, without a recording
+  };
   void run_singly(const LaunchContext& context, BackwardObserver* observer,
                   const StepTiming& timing);
   [[nodiscard]] std::vector<Part> record(const LaunchContext& context,

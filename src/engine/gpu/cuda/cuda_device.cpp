@@ -1,7 +1,6 @@
 #include "cuda_device.hpp"
 
 #include "choose_device.hpp"
-#include "cuda_event.hpp"
 #include "cudnn_convolution.hpp"
 #include "lockstep/core/error.hpp"
 #include "nvjpeg_library.hpp"
@@ -26,12 +25,12 @@ cudaEvent_t handle_of(const Event& event) {
 
 class CudaReplay final : public Replay {
  public:
-  CudaReplay(UniqueHandle<GraphExecTraits> graph, cudaStream_t stream)
+  CudaReplay(UniqueGraphExec graph, cudaStream_t stream)
       : graph_(std::move(graph)), stream_(stream) {}
   void queue() override { LOCKSTEP_CUDA_CHECK(cudaGraphLaunch(graph_.get(), stream_)); }
 
  private:
-  UniqueHandle<GraphExecTraits> graph_;
+  UniqueGraphExec graph_;
   cudaStream_t stream_;
 };
 
@@ -168,29 +167,13 @@ void CudaDevice::release_host(void* memory) noexcept {
   (void)cudaFreeHost(memory);
 }
 
-void CudaDevice::copy_to_device(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()));
-}
-
-void CudaDevice::copy_to_host(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_.get()));
-}
-
-void CudaDevice::copy_on_device(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()));
+void CudaDevice::copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                      cudaStream_t stream) {
+  if (bytes != 0) LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, stream));
 }
 
 void CudaDevice::clear(void* memory, std::size_t bytes) {
-  if (bytes == 0) return;
-  LOCKSTEP_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream_.get()));
-}
-
-void CudaDevice::transfer_to_device(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, transfers_.get()));
+  if (bytes != 0) LOCKSTEP_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream_.get()));
 }
 
 void CudaDevice::synchronize() {
@@ -212,10 +195,10 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
     throw;
   }
   LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream_.get(), &captured));
-  const UniqueHandle<GraphTraits> graph(captured);
+  const UniqueGraph graph(captured);
   cudaGraphExec_t executable = nullptr;
   LOCKSTEP_CUDA_CHECK(cudaGraphInstantiate(&executable, graph.get(), 0));
-  return std::make_unique<CudaReplay>(UniqueHandle<GraphExecTraits>(executable), stream_.get());
+  return std::make_unique<CudaReplay>(UniqueGraphExec(executable), stream_.get());
 }
 
 std::unique_ptr<Event> CudaDevice::make_event() {

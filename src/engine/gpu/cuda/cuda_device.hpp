@@ -2,31 +2,13 @@
 
 #include "../device.hpp"
 #include "../device_options.hpp"
-#include "check.hpp"
-#include "lockstep/core/unique_handle.hpp"
+#include "cuda_handles.hpp"
 #include "time_runs.hpp"
 
 #include <memory>
 #include <string>
 
 namespace lockstep::gpu::cuda {
-
-struct StreamTraits {
-  using Handle = cudaStream_t;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle stream) noexcept { (void)cudaStreamDestroy(stream); }
-};
-using UniqueStream = UniqueHandle<StreamTraits>;
-struct GraphTraits {
-  using Handle = cudaGraph_t;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle graph) noexcept { (void)cudaGraphDestroy(graph); }
-};
-struct GraphExecTraits {
-  using Handle = cudaGraphExec_t;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle graph) noexcept { (void)cudaGraphExecDestroy(graph); }
-};
 
 /// One GPU, its memory and one stream per queue. Makes the GPU current for the constructing thread,
 /// which is the only one that may use it.
@@ -51,11 +33,19 @@ class CudaDevice final : public Device {
   [[nodiscard]] void* allocate_host(std::size_t bytes) override;
   void release_host(void* memory) noexcept override;
 
-  void copy_to_device(void* to, const void* from, std::size_t bytes) override;
-  void copy_to_host(void* to, const void* from, std::size_t bytes) override;
-  void copy_on_device(void* to, const void* from, std::size_t bytes) override;
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyHostToDevice, stream_.get());
+  }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost, stream_.get());
+  }
+  void copy_on_device(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get());
+  }
   void clear(void* memory, std::size_t bytes) override;
-  void transfer_to_device(void* to, const void* from, std::size_t bytes) override;
+  void transfer_to_device(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyHostToDevice, transfers_.get());
+  }
   void synchronize() override;
 
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override;
@@ -76,6 +66,8 @@ class CudaDevice final : public Device {
   }
 
   void count(std::size_t bytes) noexcept;
+  static void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                   cudaStream_t stream);
 
   MemorySource* exchanged_;
   DeviceIdentity identity_;

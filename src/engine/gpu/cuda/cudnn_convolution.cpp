@@ -68,7 +68,7 @@ CudnnConvolutions::CudnnConvolutions(cudaStream_t stream, const PlanOptions& opt
     : options_(options), name_(std::move(name)) {
   cudnnHandle_t handle = nullptr;
   LOCKSTEP_CUDA_CHECK(cudnnCreate(&handle));
-  handle_ = UniqueCudnnHandle(handle);
+  handle_ = UniqueCudnn(handle);
   LOCKSTEP_CUDA_CHECK(cudnnSetStream(handle, stream));
 }
 

@@ -2,10 +2,8 @@
 
 #include "../convolution_library.hpp"
 #include "../device_options.hpp"
+#include "cuda_handles.hpp"
 #include "cudnn_plan.hpp"
-#include "lockstep/core/unique_handle.hpp"
-
-#include <cudnn.h>
 
 #include <memory>
 #include <string>
@@ -13,13 +11,6 @@
 #include <vector>
 
 namespace lockstep::gpu::cuda {
-
-struct CudnnHandleTraits {
-  using Handle = cudnnHandle_t;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle handle) noexcept { (void)cudnnDestroy(handle); }
-};
-using UniqueCudnnHandle = UniqueHandle<CudnnHandleTraits>;
 
 /// cuDNN's convolutions in one stream. Convolutions of equal shape share plans; all must be
 /// destroyed before the library.
@@ -43,7 +34,7 @@ class CudnnConvolutions final : public ConvolutionLibrary {
   PlanOptions options_;
   std::string name_;
   AlgorithmChoices choices_;
-  UniqueCudnnHandle handle_;
+  UniqueCudnn handle_;
   std::vector<std::pair<ConvolutionRequest, SharedPlan>> plans_;
 };
 

@@ -1,8 +1,7 @@
 #include "cudnn_trial.hpp"
 
-#include "check.hpp"
+#include "cuda_handles.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/unique_handle.hpp"
 #include "time_runs.hpp"
 
 #include <algorithm>
@@ -13,12 +12,6 @@
 namespace lockstep::gpu::cuda {
 namespace {
 
-struct MemoryTraits {
-  using Handle = void*;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle memory) noexcept { (void)cudaFree(memory); }
-};
-using UniqueMemory = UniqueHandle<MemoryTraits>;
 /// Every byte 0x3c: 1.06 in fp16, 0.0115 in bf16 and fp32. Null if there is not enough memory.
 UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   void* memory = nullptr;

@@ -1,6 +1,6 @@
 #include "time_runs.hpp"
 
-#include "cuda_event.hpp"
+#include "cuda_handles.hpp"
 
 #include <chrono>
 #include <cstddef>
