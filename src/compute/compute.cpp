@@ -11,6 +11,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/engine/norm_exchange.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "module_interface.hpp"
 #include "run_choices.hpp"
@@ -24,10 +25,8 @@
 namespace lockstep {
 namespace {
 
-/// Sums on the host, for batch norms; empty if norms use only this rank's samples.
-SumOverRanks sum_over_ranks(const ComputeOptions& options, Communicator& host) {
-  if (!options.synchronised_norms) return {};
-  return [&host](std::span<double> values) { host.all_reduce(values); };
+Communicator& watched(const ComputeOptions& options, Communicator& arenas) {
+  return options.watched ? options.watched(arenas) : arenas;
 }
 
 /// The sets of ranks that communicate with this one over device memory.
@@ -92,11 +91,16 @@ class CpuCompute final : public Compute {
     });
     choices_ = ConvolutionChoices::parse(broadcast_text(host, choices_.text()));
     if (options.all_reduce == AllReduce::mpi) set_mpi_all_reduce();
+    SumOverRanks sum_over_ranks;
+    if (options.synchronised_norms) {
+      sum_over_ranks = [&host](std::span<double> values) { host.all_reduce(values); };
+    }
+    arenas_ = &watched(options, link_.get());
     collectively(host, [&] {
       engine_ = make_cpu_engine(graph, {.threads = options.threads,
                                         .tail_size = options.tail_size,
                                         .precision = options.precision,
-                                        .sum_over_ranks = sum_over_ranks(options, host),
+                                        .sum_over_ranks = sum_over_ranks,
                                         .convolutions = choices_,
                                         .recompute = options.recompute != Recompute::none,
                                         .units = options.units});
@@ -105,7 +109,7 @@ class CpuCompute final : public Compute {
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return ""; }
-  [[nodiscard]] Communicator& arena_communicator() noexcept override { return link_.get(); }
+  [[nodiscard]] Communicator& arena_communicator() noexcept override { return *arenas_; }
   [[nodiscard]] Groups group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] Groups host_group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
@@ -128,6 +132,7 @@ class CpuCompute final : public Compute {
  private:
   HostLink link_;
   HostGroups groups_;
+  Communicator* arenas_ = nullptr;
   ChoiceKind kind_;
   std::string chosen_before_;  ///< rank 0's, from the run so far
   ConvolutionChoices choices_;
@@ -141,7 +146,7 @@ const gpu::ModuleTable& load_on_all_ranks(Communicator& host) {
 }
 
 /// Members are in the order of their dependencies.
-class CudaCompute final : public Compute {
+class CudaCompute final : public Compute, private NormExchange {
  public:
   CudaCompute(const Graph& graph, const ComputeOptions& options, const ProcessGrid& grid,
               Communicator& host)
@@ -162,12 +167,13 @@ class CudaCompute final : public Compute {
     agree_on_algorithms(graph, options);
     peers_ = probe_cuda().peers;
     choose_communicator(options, grid);
+    arenas_ = &watched(options, over_all_ranks());
     collectively(host, [&] {
       engine_ = module_.make_engine(device_, graph,
                                     {.tail_size = options.tail_size,
                                      .units = options.units,
                                      .precision = options.precision,
-                                     .sum_over_ranks = sum_over_ranks(options, host),
+                                     .norms = options.synchronised_norms ? this : nullptr,
                                      .records = options.cuda_graph,
                                      .decodes = options.decode == DecodeChoice::gpu});
     });
@@ -175,10 +181,7 @@ class CudaCompute final : public Compute {
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return module_.identify(*device_).uuid; }
-  [[nodiscard]] Communicator& arena_communicator() noexcept override {
-    if (!communicators_.empty()) return *communicators_.front();
-    return host_.size() > 1 ? host_ : *alone_;
-  }
+  [[nodiscard]] Communicator& arena_communicator() noexcept override { return *arenas_; }
   [[nodiscard]] Groups group_communicators() noexcept override {
     if (communicators_.empty()) return groups_.get();
     return {.group = communicators_[ranks_.group].get(),
@@ -212,6 +215,20 @@ class CudaCompute final : public Compute {
   [[nodiscard]] std::string bus_id() const override { return module_.identify(*device_).bus_id; }
 
  private:
+  void sum(std::span<double> values) override { sum_over_ranks(values); }
+  void sum(std::span<float> values) override { sum_over_ranks(values); }
+  template <typename T>
+  void sum_over_ranks(std::span<T> values) {
+    Request request =
+        arenas_->start_all_reduce_buffer(buffer_of(values, engine_->arena()), ReduceOp::sum);
+    arenas_->wait(request);
+  }
+  void await(FunctionRef<bool()> reached) override { arenas_->synchronize_until(reached); }
+
+  [[nodiscard]] Communicator& over_all_ranks() noexcept {
+    if (!communicators_.empty()) return *communicators_.front();
+    return host_.size() > 1 ? host_ : *alone_;
+  }
   [[nodiscard]] bool uses_nccl(const ComputeOptions& options) const noexcept {
     return options.reduces && (options.comm == CommChoice::nccl ||
                                (options.comm == CommChoice::automatic && host_.size() > 1));
@@ -290,6 +307,7 @@ class CudaCompute final : public Compute {
   std::unique_ptr<Communicator> alone_ = make_self_communicator();
   /// Over device memory, one per set of ranks_; empty if a single rank needs none.
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
+  Communicator* arenas_ = nullptr;  ///< the first of them, watched
   std::unique_ptr<Engine> engine_;
 };
 

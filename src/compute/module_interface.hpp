@@ -28,7 +28,7 @@
 namespace lockstep::gpu {
 
 /// Increase with every change of ModuleTable or of a type that it names.
-inline constexpr int module_interface_number = 29;
+inline constexpr int module_interface_number = 30;
 
 /// "interface 1 of lockstep 0.9.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {

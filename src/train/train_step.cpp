@@ -159,6 +159,12 @@ double TrainStep::lap_at_end(Current& current, const char* name) noexcept {
   return current.stopwatch.lap(name, options_.geometry.accumulate - 1);
 }
 
+/// The loaded batch, or blank images in its place.
+Batch TrainStep::batch_of(int micro) {
+  if (batch_) return batch_->batch;
+  return blank_.of(options_.geometry.micro_batch(micro).count);
+}
+
 /// Forward and backward of this micro-step, then loads the data of the next.
 void TrainStep::run_micro_step(int micro, Current& current) {
   const BatchGeometry& geometry = options_.geometry;
@@ -166,7 +172,7 @@ void TrainStep::run_micro_step(int micro, Current& current) {
       current.sync == StepSync::gradients ? geometry.global_batch : geometry.own_samples();
   const auto loss_scale = static_cast<float>(scaler_.scale() / static_cast<double>(samples));
   const bool last = micro + 1 == geometry.accumulate;
-  const Batch batch = batch_ ? batch_->batch : blank_.of(geometry.micro_batch(micro).count);
+  const Batch batch = batch_of(micro);
   Program& program = program_for(batch.size);
   PhaseTimes& times = current.result.times;
   const auto lap = [&](double& phase, const char* name) {
@@ -224,14 +230,19 @@ bool TrainStep::reduce(Current& current) {
   return settled;
 }
 
-/// Queues the next step's first forward, if the engine queues its work.
+/// Queues the next step's first forward, if the engine queues its work. All ranks decide alike,
+/// since it may contain collectives; a rank whose data failed queues blank images, as in a step.
 void TrainStep::run_ahead(Current& current) {
   // A traced step must be complete when it ends, so nothing may be queued behind it.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
-  if (!batch_ || !engine_.memory().queues() || options_.has_collectives || traced) return;
-  program_for(batch_->batch.size).forward(batch_->batch);
+  const bool follows = batch_ || (options_.has_collectives && data_error_);
+  if (!follows || !engine_.memory().queues() || traced) return;
+  const Batch batch = batch_of(0);
+  program_for(batch.size).forward(batch);
   is_ahead_ = true;
-  current.result.times.forward += current.stopwatch.lap("forward");
+  const double waited = state_.take_waited_seconds();
+  current.result.times.forward += current.stopwatch.lap("forward") - waited;
+  current.result.times.communication += waited;
 }
 
 /// Reads the tail, then makes the update, unless reduce() has, and updates the running statistics.

@@ -38,6 +38,9 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
   if (options.watch != nullptr) {
     result.wait_limit = options.watch->wait_limit();
     result.progress = &options.watch->board().device();
+    result.watched = [watch = options.watch](Communicator& arenas) -> Communicator& {
+      return watch->watched(arenas, "the arenas'");
+    };
   }
   if (options.before_host_memory) {
     result.before_host_memory = [&options, shard_group] {
@@ -60,9 +63,7 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
                           grid, comm);
   if (options.watch != nullptr) options.watch->name_devices(compute_->device_name());
   Communicator* arenas = &compute_->arena_communicator();
-  if (options.watch != nullptr) {
-    arenas = &options.watch->watched(*arenas, "the arenas'");
-  } else if (options.trace != nullptr && !engine().memory().queues()) {
+  if (options.watch == nullptr && options.trace != nullptr && !engine().memory().queues()) {
     arenas = &traced_.emplace(*arenas, *options.trace);
   }
   const HybridComms groups = hybrid_groups(*compute_, options.watch);

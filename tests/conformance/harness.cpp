@@ -6,6 +6,7 @@
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/engine/convolution_choices.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/engine/norm_exchange.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -16,6 +17,7 @@
 #include <limits>
 #include <numeric>
 #include <string_view>
+#include <thread>
 
 namespace lockstep::conformance {
 namespace {
@@ -272,13 +274,20 @@ std::vector<Candidate> candidates() {
   };
   // The GPU engine over a host device: all of it except the launches and cuDNN's convolutions.
   // Only the work of late devices may access their memory.
-  const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {},
+  static class final : public NormExchange {
+    void sum(std::span<double>) override {}
+    void sum(std::span<float>) override {}
+    void await(FunctionRef<bool()> reached) override {
+      while (!reached()) std::this_thread::yield();
+    }
+  } norms_of_one_rank;
+  const auto device = [](Precision precision, NormExchange* norms = nullptr,
                          gpu::HostWork when = gpu::HostWork::at_once) {
     return [=](const Graph& graph) {
       return gpu::make_device_engine(
           gpu::make_host_device(when, when == gpu::HostWork::late ? gpu::HostMemoryGuard::on
                                                                   : gpu::HostMemoryGuard::off),
-          graph, {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
+          graph, {.tail_size = 7, .precision = precision, .norms = norms});
     };
   };
   const SumOverRanks one_rank = [](std::span<double>) {};
@@ -292,10 +301,10 @@ std::vector<Candidate> candidates() {
            }},
       {.name = "cpu, 2 threads, fp32, synchronised", .make = cpu(Precision::fp32, one_rank)},
       {.name = "device, fp32", .make = device(Precision::fp32)},
-      {.name = "device, fp32, synchronised", .make = device(Precision::fp32, one_rank)},
-      {.name = "late device, fp32", .make = device(Precision::fp32, {}, gpu::HostWork::late)},
+      {.name = "device, fp32, synchronised", .make = device(Precision::fp32, &norms_of_one_rank)},
+      {.name = "late device, fp32", .make = device(Precision::fp32, nullptr, gpu::HostWork::late)},
       {.name = "late device, fp32, synchronised",
-       .make = device(Precision::fp32, one_rank, gpu::HostWork::late)},
+       .make = device(Precision::fp32, &norms_of_one_rank, gpu::HostWork::late)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
   if (cpu_computes_in(Precision::bf16)) {

@@ -180,17 +180,20 @@ BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_trainin
     ShardMode shard;
     Precision precision;
     const char* model;
+    bool synchronised = false;
   };
-  for (const auto& [shard, precision, model] :
-       {Case{ShardMode::none, Precision::fp32, "mini-resnet"},
+  for (const auto& [shard, precision, model, synchronised] :
+       {Case{ShardMode::none, Precision::fp32, "mini-resnet", true},
         Case{ShardMode::optimizer, Precision::bf16, "mlp"},
         Case{ShardMode::grad, Precision::fp32, "mlp"},
-        Case{ShardMode::full, Precision::bf16, "mini-resnet"}}) {
+        Case{ShardMode::full, Precision::bf16, "mini-resnet"},
+        Case{ShardMode::grad, Precision::fp32, "mini-resnet", true}}) {
     BOOST_TEST_CONTEXT("shard " << static_cast<int>(shard) << ", " << to_string(precision)) {
       TrainRig::Options options{.model = model,
                                 .global_batch = 12,
                                 .accumulate = 2,
                                 .precision = precision,
+                                .synchronised = synchronised,
                                 .device = true,
                                 .shard_unit = {.by = ShardUnit::By::size, .smallest = 1}};
       TrainRig replicated(*world, options);

@@ -11,6 +11,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/engine/norm_exchange.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/optim/weight_average.hpp"
 #include "lockstep/parallel/model_average.hpp"
@@ -22,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +56,22 @@ class LateLoader final : public Loader {
  private:
   std::unique_ptr<Loader> inner_;
   Before before_;
+};
+
+/// Sums by `comm`, which may be set after an engine has been made with this.
+class NormsOver final : public NormExchange {
+ public:
+  void sum(std::span<double> values) override { sum_all(values); }
+  void sum(std::span<float> values) override { sum_all(values); }
+  void await(FunctionRef<bool()> reached) override { comm->synchronize_until(reached); }
+  Communicator* comm = nullptr;
+
+ private:
+  template <typename T>
+  void sum_all(std::span<T> values) {
+    Request request = comm->start_all_reduce(values);
+    comm->wait(request);
+  }
 };
 
 /// Whether all ranks have the same value. Collective.
@@ -133,6 +151,7 @@ class TrainRig final {
       hybrid.group = options.device_comms[1];
       hybrid.replicas = options.device_comms[2];
     }
+    norms_.comm = arena_comm;
     state_ = make_parallel_state(config_, *engine_, comm, *arena_comm, TailBucket(graph_).size(),
                                  hybrid);
     optimizer_ = device_ ? gpu::make_device_optimizer(device_, config_, state_->layout(),
@@ -263,7 +282,7 @@ class TrainRig final {
                                      {.tail_size = tail_size,
                                       .units = unit_options(config_, graph_, shard_group()),
                                       .precision = options.precision,
-                                      .sum_over_ranks = sum_over(comm_, options)});
+                                      .norms = options.synchronised ? &norms_ : nullptr});
     }
     return make_cpu_engine(graph_, {.threads = options.threads,
                                     .tail_size = tail_size,
@@ -299,6 +318,7 @@ class TrainRig final {
   Config config_;
   std::shared_ptr<gpu::Device> device_;
   std::optional<BehindDevice> behind_device_;
+  NormsOver norms_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<Communicator> group_;

@@ -3,6 +3,7 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 using namespace lockstep;
@@ -200,10 +202,37 @@ BOOST_AUTO_TEST_CASE(steps_with_forward_queued_early_give_the_same_bits) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(steps_with_collectives_in_forward_are_not_queued_early) {
-  Rig rig(*world, {.synchronised = true, .device = true, .work = gpu::HostWork::late});
-  rig.run(NextAction::step);
-  BOOST_TEST(gpu::work_left(rig.device()) == 0U);
+// Each collective on a late device's memory waits for its queued work here, but not for later work.
+BOOST_AUTO_TEST_CASE(a_forward_with_collectives_is_queued_early_with_the_same_bits) {
+  for (const ShardMode shard : {ShardMode::none, ShardMode::full}) {
+    const Rig::Options options{
+        .synchronised = true, .device = true, .work = gpu::HostWork::late, .shard = shard};
+    Rig waits(*world, options);
+    Rig ahead(*world, options);
+    for (int step = 0; step < 4; ++step) {
+      const bool last = step == 3;
+      const double expected = waits.run().sums.loss;
+      BOOST_TEST(ahead.run(last ? NextAction::other : NextAction::step).sums.loss == expected);
+      BOOST_TEST((gpu::work_left(ahead.device()) > 0) == !last);
+    }
+    BOOST_TEST((ahead.all_parameters() == waits.all_parameters()));
+    BOOST_TEST((ahead.statistics() == waits.statistics()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_ranks_queue_a_forward_with_collectives_if_the_data_of_one_fail) {
+  const int failing = world->size() - 1;
+  Rig rig(*world, {.synchronised = true,
+                   .device = true,
+                   .work = gpu::HostWork::late,
+                   .before_batch = [&, batches = 0](FunctionRef<void()>) mutable {
+                     if (world->rank() == failing && ++batches == 3) {
+                       fail(ExitStatus::bad_input, "the third batch is broken");
+                     }
+                   }});
+  BOOST_TEST(rig.run(NextAction::step).sums.failed == 0);
+  BOOST_TEST(rig.run(NextAction::step).sums.failed == 1);
+  BOOST_TEST(gpu::work_left(rig.device()) > 0U);
 }
 
 BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_bits) {
@@ -287,14 +316,19 @@ BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_use_per_rank_statistics) {
 BOOST_AUTO_TEST_CASE(synchronised_batch_norm_does_not_depend_on_the_number_of_ranks) {
   const auto self = make_self_communicator();
   // Accumulates only with a batch whose micro-batches hold the same samples on any number of ranks.
-  for (const auto& [global_batch, accumulate] :
-       {std::pair<std::int64_t, int>{64, 1}, {37, 1}, {48, 2}}) {
+  for (const auto& [global_batch, accumulate, device] :
+       {std::tuple<std::int64_t, int, bool>{64, 1, false},
+        {37, 1, false},
+        {48, 2, false},
+        {37, 1, true},
+        {48, 2, true}}) {
     // On a single rank, the batch norm sees the whole micro-batch.
-    Rig alone(*self, {.global_batch = global_batch, .accumulate = accumulate});
+    Rig alone(*self, {.global_batch = global_batch, .accumulate = accumulate, .device = device});
     Rig together(*world, {.global_batch = global_batch,
                           .accumulate = accumulate,
                           .bucket_bytes = 20000,
-                          .synchronised = true});
+                          .synchronised = true,
+                          .device = device});
     alone.run();
     together.run();
 

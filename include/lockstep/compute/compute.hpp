@@ -46,6 +46,9 @@ struct ComputeOptions {
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
   /// Limit of NCCL's start (--nccl-start-seconds); 0: from the number of ranks.
   std::chrono::milliseconds nccl_start_limit{0};
+  /// Wraps the arenas' communicator before anything communicates by it; the result outlives the
+  /// Compute. Empty: it is not wrapped.
+  std::function<Communicator&(Communicator&)> watched = {};
   /// Receives the counts of a GPU's collectives; outlives the Compute. Null: not counted.
   DeviceProgress* progress = nullptr;
   /// Called before a CPU engine allocates its memory. Collective; may throw.

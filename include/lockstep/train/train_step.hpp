@@ -99,6 +99,7 @@ class TrainStep final {
   [[nodiscard]] std::unique_ptr<Program> compile(std::int64_t batch_size);
   void load_next();
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
+  [[nodiscard]] Batch batch_of(int micro);
   void run_micro_step(int micro, Current& current);
   void write_sums(const StepRequests& requests, Current& current);
   [[nodiscard]] bool reduce(Current& current);

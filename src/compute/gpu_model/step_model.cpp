@@ -55,6 +55,14 @@ Batch listed_batch(const Graph& graph, std::int64_t size) {
   return batch;
 }
 
+/// Of norms whose collectives are not part of the prediction.
+class NoNormExchange final : public NormExchange {
+ public:
+  void sum(std::span<double>) override {}
+  void sum(std::span<float>) override {}
+  void await(FunctionRef<bool()>) override {}
+};
+
 std::vector<std::size_t> bucket_ends(const ArenaLayout& layout, const Config& config) {
   std::vector<std::size_t> ends;
   for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config)))
@@ -87,8 +95,12 @@ std::map<std::string, LaunchCost> StepModel::by_kernel() const {
 
 StepModel model_step(const Graph& graph, const Config& config, const GpuSpec& gpu) {
   const auto device = make_listing_device();
+  NoNormExchange norms;
   const auto engine =
-      make_device_engine(device, graph, {.precision = config.precision, .records = false});
+      make_device_engine(device, graph,
+                         {.precision = config.precision,
+                          .norms = config.batch_norm == BatchNormScope::sync ? &norms : nullptr,
+                          .records = false});
   const std::vector<std::size_t> ends = bucket_ends(engine->layout(), config);
   const auto program =
       engine->compile({.batch_size = config.batch_size, .training = true, .bucket_ends = ends});

@@ -34,10 +34,10 @@ struct StepModel {
 };
 
 /// Predicts a training step of `graph` on one GPU: forward, backward and the update. Reads from
-/// config: precision, batch_size, optimizer and its options. A launch takes a fixed time and the
-/// longer of its traffic and its operations, each at a share of the peak rate that was fitted to a
-/// profile of ResNet-50 on an H200. Each value counts once for each step that reads or writes it,
-/// so caches are neglected.
+/// config: precision, batch_size, batch_norm, optimizer and its options. A launch takes a fixed
+/// time and the longer of its traffic and its operations, each at a share of the peak rate that was
+/// fitted to a profile of ResNet-50 on an H200. Each value counts once for each step that reads or
+/// writes it, so caches are neglected.
 [[nodiscard]] StepModel model_step(const Graph& graph, const Config& config, const GpuSpec& gpu);
 
 }  // namespace lockstep::gpu

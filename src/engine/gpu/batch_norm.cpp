@@ -29,13 +29,9 @@ class NormLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     extent_ = builder.extent(options_.norm_id).matrix();
     const Tensor x = builder.value(options_.norm.input);
-    const bool takes = takes_statistics(builder, node_);
-    if (takes && builder.state().sum_over_ranks) {
-      ranks_ =
-          std::make_shared<RankSums>(*builder.state().device, builder.exchange(),
-                                     builder.state().sum_over_ranks, extent_.rows, extent_.padded);
+    if (takes_statistics(builder, node_)) {
+      emit_norm_statistics(builder, node_, extent_, x);
     }
-    if (takes) emit_norm_statistics(builder, node_, extent_, x, ranks_);
     if (options_.fused_away) return builder.set_value(options_.output, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
@@ -79,6 +75,8 @@ class NormLowering final : public Lowering {
     } else {
       emit_parameter_gradients(builder, incoming, sums, added);
     }
+    emit_norm_share(builder, node_, extent_, sums);
+    if (added) emit_norm_share(builder, *added_, extent_, *added);
 
     const Tensor dy = incoming.sum;
     // A sum computed here is already masked by the ReLU.
@@ -99,22 +97,18 @@ class NormLowering final : public Lowering {
     for (const auto& tensor : {mask, dz, added_dx}) {
       if (tensor) touched.push_back(*tensor);
     }
-    builder.emit(
-        "gradient of batch norm " + name(), touched,
-        [dy, dx, dz, sums, added, added_dx, mask, extent = extent_, ranks = ranks_,
-         type = builder.type()](const LaunchContext& context) {
-          if (ranks) {
-            ranks->combine_gradients(context.as<float>(sums.weight), context.as<float>(sums.bias));
-          }
-          const double elements = ranks ? ranks->elements() : static_cast<double>(extent.rows);
-          const auto of_added =
-              added ? std::optional(added->gradient(context, context.at(*added_dx))) : std::nullopt;
-          batch_norm_backward_apply(context.stream(), type, extent, context.at(dy),
-                                    mask ? context.as<std::uint8_t>(*mask) : nullptr, elements,
-                                    sums.gradient(context, context.at(dx)),
-                                    of_added ? &*of_added : nullptr,
-                                    dz ? context.at(*dz) : nullptr);
-        });
+    builder.emit("gradient of batch norm " + name(), touched,
+                 [dy, dx, dz, sums, added, added_dx, mask, extent = extent_,
+                  type = builder.type()](const LaunchContext& context) {
+                   const auto of_added =
+                       added ? std::optional(added->gradient(context, context.at(*added_dx)))
+                             : std::nullopt;
+                   batch_norm_backward_apply(
+                       context.stream(), type, extent, context.at(dy),
+                       mask ? context.as<std::uint8_t>(*mask) : nullptr,
+                       static_cast<double>(extent.rows), sums.gradient(context, context.at(dx)),
+                       of_added ? &*of_added : nullptr, dz ? context.at(*dz) : nullptr);
+                 });
     if (passes_on) {
       // No step reads a sum computed here once dx is computed.
       const bool own = dz || incoming.second;
@@ -185,7 +179,6 @@ class NormLowering final : public Lowering {
   const Node* added_ = nullptr;  ///< the added norm that is computed here too
   Matrix extent_{};
   std::optional<Tensor> mask_;
-  std::shared_ptr<RankSums> ranks_;  // if statistics are over all ranks
 };
 
 }  // namespace

@@ -19,28 +19,27 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   const DataType type = storage_of(options.precision);
   GraphAnalysis analysis = analyse(graph);
   // A norm cannot compute another one's parameter gradients if parameters are available only during
-  // their own unit's steps, or if norms sum over ranks.
+  // their own unit's steps.
   const UnitOptions& units = options.units;
-  if (!units.holds_parameters || !units.holds_gradients || options.sum_over_ranks) {
+  if (!units.holds_parameters || !units.holds_gradients) {
     std::ranges::fill(analysis.added_to, std::nullopt);
   }
-  if (!options.sum_over_ranks) fuse_pools(graph, analysis);
+  fuse_pools(graph, analysis);
   ParameterArena arena = make_parameter_arena(
       device, graph,
       {.ready = analysis.ready, .tail_size = options.tail_size, .units = options.units});
   WorkingParameters working(*device, arena, type);
   InputQueue input(*device, graph.image().channels,
                    options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);
-  std::shared_ptr<DeviceStopwatch> stopwatch;
-  if (!options.sum_over_ranks) stopwatch = std::make_shared<DeviceStopwatch>(*device);
+  auto stopwatch = std::make_shared<DeviceStopwatch>(*device);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
                   .graph = graph,
                   .analysis = std::move(analysis),
                   .type = type,
                   .tf32 = options.precision == Precision::tf32,
-                  .sum_over_ranks = options.sum_over_ranks,
-                  .records = options.records && !options.sum_over_ranks,
+                  .norms = options.norms,
+                  .records = options.records,
                   .arena = std::move(arena),
                   .working = std::move(working),
                   .input = std::move(input),
@@ -98,9 +97,7 @@ class DeviceEngine final : public Engine {
   void report_steps() override {
     if (state_->timeline) state_->timeline->report(*state_->device);
   }
-  [[nodiscard]] double take_device_seconds() override {
-    return state_->stopwatch ? state_->stopwatch->take() : 0;
-  }
+  [[nodiscard]] double take_device_seconds() override { return state_->stopwatch->take(); }
   [[nodiscard]] std::unique_ptr<Program> compile(const ProgramOptions& options) override {
     return std::make_unique<DeviceProgram>(state_, options);
   }

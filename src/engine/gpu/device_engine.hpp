@@ -3,7 +3,7 @@
 #include "device.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
-#include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/engine/norm_exchange.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -14,10 +14,10 @@ struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
   UnitOptions units = {};     ///< of a sharded layout
   Precision precision = Precision::fp32;
-  /// As CpuEngineOptions::sum_over_ranks; each sum involves the host.
-  SumOverRanks sum_over_ranks = {};
-  /// Steps are recorded once and replayed (CUDA graphs). Never with sum_over_ranks, because the
-  /// host takes part.
+  /// Batch norms in training use the statistics of all ranks' samples; outlives the engine. Null:
+  /// of this rank's samples.
+  NormExchange* norms = nullptr;
+  /// Steps are recorded once and replayed (CUDA graphs), except for collectives.
   bool records = true;
   /// Decodes JPEG files, which InputFormat::decoding announces. Error(usage) if the device cannot.
   bool decodes = false;

@@ -173,8 +173,11 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
 }
 
 void DeviceProgram::wait() {
+  const auto reached = [this] { return state_->device->has_reached(*fetched_); };
   if (options_.exchange != nullptr) {
-    options_.exchange->await([this] { return state_->device->has_reached(*fetched_); });
+    options_.exchange->await(reached);
+  } else if (state_->norms != nullptr) {
+    state_->norms->await(reached);
   }
   state_->device->wait(*fetched_);
   if (options_.training) statistics_.publish();
@@ -204,11 +207,11 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   }
   // Gradients that are not held accumulate where they are reduced.
   const bool adds = options.accumulate && state_->arena.holds_gradients();
-  DeviceStopwatch* const stopwatch = state_->stopwatch.get();
+  DeviceStopwatch& stopwatch = *state_->stopwatch;
   loss_.set_scale(*state_->device, options.loss_scale);
   backward_->run(launch_context(adds), &observer,
-                 {.timeline = timeline_now(), .stopwatch = stopwatch});
-  if (stopwatch != nullptr) stopwatch->stop_backward();
+                 {.timeline = timeline_now(), .stopwatch = &stopwatch});
+  stopwatch.stop_backward();
 }
 
 }  // namespace lockstep::gpu

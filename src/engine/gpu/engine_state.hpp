@@ -5,7 +5,7 @@
 #include "device_arena.hpp"
 #include "input_queue.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
-#include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/engine/norm_exchange.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -22,8 +22,8 @@ struct EngineState {
   GraphAnalysis analysis;
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
-  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only
-  bool records;                 ///< programs record their steps and replay them
+  NormExchange* norms;  ///< of batch norms in training; null: this rank only
+  bool records;         ///< programs record their steps and replay them
   ParameterArena arena;
   WorkingParameters working;
   InputQueue input;
@@ -34,8 +34,7 @@ struct EngineState {
   const void* computed_by = nullptr;
   /// Null: no timing.
   std::shared_ptr<DeviceTimeline> timeline = {};
-  /// Of training; null: none, since norms that sum over ranks wait for the host.
-  std::shared_ptr<DeviceStopwatch> stopwatch = {};
+  std::shared_ptr<DeviceStopwatch> stopwatch;  ///< of training
 };
 
 }  // namespace lockstep::gpu

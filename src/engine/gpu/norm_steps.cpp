@@ -33,13 +33,11 @@ NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {
 }
 
 void NormSumsOperands::list(std::vector<Tensor>& touched) const {
-  touched.insert(touched.end(), {x, norm.weight.tensor, norm.bias.tensor, weight, bias});
+  touched.insert(touched.end(), {x, norm.weight.tensor, norm.bias.tensor, weight.tensor});
 }
 
 NormGradient NormSumsOperands::gradient(const LaunchContext& context, void* dx) const {
-  if (is_fixed) {
-    for (const Tensor& sums : {weight, bias}) context.device.clear(context.at(sums), bytes);
-  }
+  if (is_fixed) context.device.clear(context.at(weight), bytes);
   return {.x = context.at(x),
           .norm = norm.at(context),
           .weight_gradient = context.as<float>(weight),
@@ -49,11 +47,12 @@ NormGradient NormSumsOperands::gradient(const LaunchContext& context, void* dx) 
 
 NormSumsOperands norm_sums(ProgramBuilder& builder, const Node& node, Tensor x) {
   const auto bytes = static_cast<std::size_t>(padded_channels(node.output[0])) * sizeof(float);
+  const Tensor both = builder.make(2 * bytes);
   return {.x = x,
           .norm = norm_operands(builder, node),
-          .weight = builder.make(bytes),
-          .bias = builder.make(bytes),
-          .bytes = bytes,
+          .weight = {.tensor = both},
+          .bias = {.tensor = both, .offset = bytes},
+          .bytes = 2 * bytes,
           .is_fixed = !takes_statistics(builder, node)};
 }
 
@@ -85,25 +84,48 @@ bool takes_statistics(ProgramBuilder& builder, const Node& node) {
   return builder.training() && !builder.state().graph.has_fixed_statistics(node);
 }
 
-void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent, Tensor x,
-                          const std::shared_ptr<RankSums>& ranks) {
+void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent,
+                          Tensor x) {
   const BatchNormOptions& options = std::get<BatchNorm>(node.op).options;
   const Tensor workspace = builder.make(reduction_workspace(extent));
-  builder.emit(
-      "statistics of " + options.name, {x, workspace},
-      [x, workspace, extent, type = builder.type(), ranks,
-       &block = builder.statistics().statistics(), id = node.statistics[1],
-       out = NormStatistics{
-           .mean = builder.statistics().of(node.statistics[0]),
-           .variance = builder.statistics().of(node.statistics[1]),
-           .inverse_deviation = builder.statistics().inverse_deviations(node.statistics[1]),
-           .eps = static_cast<float>(options.eps)}](const LaunchContext& context) {
-        batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
-                              context.at(workspace));
-        if (!ranks) return;
-        ranks->combine_statistics(out);
-        block.set_elements(id, ranks->elements());
-      });
+  StatisticsBlock& block = builder.statistics();
+  const NormStatistics out{.mean = block.of(node.statistics[0]),
+                           .variance = block.of(node.statistics[1]),
+                           .inverse_deviation = block.inverse_deviations(node.statistics[1]),
+                           .eps = static_cast<float>(options.eps)};
+  builder.emit("statistics of " + options.name, {x, workspace},
+               [x, workspace, extent, type = builder.type(), out](const LaunchContext& context) {
+                 batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
+                                       context.at(workspace));
+               });
+  if (builder.state().norms == nullptr) return;
+  const std::size_t count = count_of_norm_sums(extent);
+  const Tensor sums = builder.make(count * sizeof(double));
+  double* const elements = block.add_elements(*builder.state().device, node.statistics[1]);
+  builder.emit("sums of " + options.name, {sums},
+               [sums, extent, out](const LaunchContext& context) {
+                 sums_of_statistics(context.stream(), extent, out, context.as<double>(sums));
+               });
+  builder.emit_sum_over_ranks<double>("sums of " + options.name + " over ranks", sums, count);
+  builder.emit("statistics over ranks of " + options.name, {sums},
+               [sums, extent, out, elements](const LaunchContext& context) {
+                 statistics_of_sums(context.stream(), extent, context.as<double>(sums), out,
+                                    elements);
+               });
+}
+
+void emit_norm_share(ProgramBuilder& builder, const Node& node, const Matrix& extent,
+                     const NormSumsOperands& sums) {
+  const double* const elements = builder.statistics().elements(node.statistics[1]);
+  if (elements == nullptr) return;
+  const std::string& name = std::get<BatchNorm>(node.op).options.name;
+  const Tensor both = sums.weight.tensor;
+  builder.emit_sum_over_ranks<float>("gradients of batch norm " + name + " over ranks", both,
+                                     sums.bytes / sizeof(float));
+  builder.emit("share of gradients of batch norm " + name, {both},
+               [both, extent, elements](const LaunchContext& context) {
+                 scale_to_share(context.stream(), extent, elements, context.as<float>(both));
+               });
 }
 
 }  // namespace lockstep::gpu

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "program_builder.hpp"
-#include "rank_sums.hpp"
 
-#include <memory>
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -26,9 +25,9 @@ struct NormOperands {
 struct NormSumsOperands {
   Tensor x;
   NormOperands norm;
-  Tensor weight;
-  Tensor bias;
-  std::size_t bytes;  ///< of each
+  Address weight;  ///< of sums, directly followed by `bias`
+  Address bias;
+  std::size_t bytes;  ///< of both
   /// Whether statistics do not depend on the batch, so that the data gradient needs sums of zero.
   bool is_fixed;
   void list(std::vector<Tensor>& touched) const;
@@ -52,8 +51,12 @@ struct NormSumsTarget {
 
 /// Whether a pass normalises with statistics of the batch.
 [[nodiscard]] bool takes_statistics(ProgramBuilder& builder, const Node& node);
-/// The statistics of a norm of x over the batch, or, if not null, over `ranks`.
-void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent, Tensor x,
-                          const std::shared_ptr<RankSums>& ranks);
+/// The statistics of a norm of x over the batch, of all ranks if norms are synchronised.
+void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matrix& extent,
+                          Tensor x);
+/// Replaces a norm's sums by this rank's share of those over all ranks, if its statistics are over
+/// all ranks.
+void emit_norm_share(ProgramBuilder& builder, const Node& node, const Matrix& extent,
+                     const NormSumsOperands& sums);
 
 }  // namespace lockstep::gpu

@@ -39,7 +39,7 @@ class PooledNormLowering final : public Lowering {
     extent_ = pool_extent(builder, id_, pool_, pool_options_);
     const Tensor x = builder.value(op_.input);
     if (takes_statistics(builder, node_)) {
-      emit_norm_statistics(builder, node_, builder.extent(id_).matrix(), x, nullptr);
+      emit_norm_statistics(builder, node_, builder.extent(id_).matrix(), x);
     }
     const Tensor y = builder.make_like(pool_);
     const NormOperands norm = norm_operands(builder, node_);
@@ -77,6 +77,7 @@ class PooledNormLowering final : public Lowering {
                  },
                  {node_.parameters[0], node_.parameters[1]});
     if (!builder.needs_gradient(op_.input)) return;
+    emit_norm_share(builder, node_, norm_extent, sums);
     const Tensor dx = builder.make_like(op_.input);
     touched = {dy, *positions_, dx};
     sums.list(touched);

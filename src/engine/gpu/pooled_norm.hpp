@@ -7,7 +7,7 @@
 namespace lockstep::gpu {
 
 /// Fuses max pools into the norms whose ReLU's output they alone read, if the kernels support the
-/// windows. Not for norms that sum over ranks.
+/// windows.
 void fuse_pools(const Graph& graph, GraphAnalysis& analysis);
 
 /// The lowering of such a norm, its ReLU and the pool.

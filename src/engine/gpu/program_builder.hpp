@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,6 +114,16 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   void emit(std::string name, const std::vector<Tensor>& touched,
             std::function<void(const LaunchContext&)> run,
             const std::vector<ParameterId>& final = {});
+
+  /// Emits a step with a collective on a tensor of `count` values.
+  template <typename T>
+  void emit_sum_over_ranks(std::string name, const Tensor& tensor, std::size_t count) {
+    touch(tensor);
+    lists().add(
+        exchange_step(std::move(name), tensor, [&norms = *state_.norms, count](std::byte* values) {
+          norms.sum(std::span(reinterpret_cast<T*>(values), count));
+        }));
+  }
 
   /// Completes a parameter's gradient, which the step listed last has written to `values` in the
   /// 16-bit type of the values. One step for each bucket, or each unit, converts its gradients.

@@ -30,7 +30,7 @@ class StatisticsBlock final {
     }
   }
 
-  [[nodiscard]] BatchStatistics& statistics() noexcept { return statistics_; }
+  [[nodiscard]] const BatchStatistics& statistics() const noexcept { return statistics_; }
   /// On the device, (padded).
   [[nodiscard]] float* of(StatisticId id) const {
     return on_device_.data() + statistics_.offset_of(id);
@@ -38,12 +38,36 @@ class StatisticsBlock final {
   [[nodiscard]] float* inverse_deviations(StatisticId variance) const {
     return of(variance) + statistics_.block_size();
   }
+  /// Makes a place on the device for the number of values under a variance over all ranks' samples.
+  /// Work queued before fetch() must set it.
+  [[nodiscard]] double* add_elements(Device& device, StatisticId variance) {
+    if (over_ranks_.empty()) {
+      elements_ = DeviceArray<double>(device, variances_.size());
+      elements_on_host_ =
+          DeviceArray<double>(device, variances_.size(), DeviceArray<double>::Place::host);
+    }
+    over_ranks_.push_back(variance);
+    return elements_.data() + over_ranks_.size() - 1;
+  }
+  /// That place; null if there is none.
+  [[nodiscard]] const double* elements(StatisticId variance) const {
+    const auto place = std::ranges::find(over_ranks_, variance);
+    return place == over_ranks_.end() ? nullptr : elements_.data() + (place - over_ranks_.begin());
+  }
   /// Queues the copy to the host; call publish() when it is done.
   void fetch(DeviceQueues& device) {
     device.copy_to_host(on_host_.data(), on_device_.data(),
                         statistics_.block_size() * sizeof(float));
+    if (over_ranks_.empty()) return;
+    device.copy_to_host(elements_on_host_.data(), elements_.data(),
+                        over_ranks_.size() * sizeof(double));
   }
-  void publish() { statistics_.publish(on_host_.span().first(statistics_.block_size())); }
+  void publish() {
+    for (std::size_t i = 0; i < over_ranks_.size(); ++i) {
+      statistics_.set_elements(over_ranks_[i], elements_on_host_.data()[i]);
+    }
+    statistics_.publish(on_host_.span().first(statistics_.block_size()));
+  }
   /// Queues the copy of a concatenation to the device.
   void load(DeviceQueues& device, std::span<const float> running) {
     const std::size_t size = statistics_.block_size();
@@ -67,6 +91,9 @@ class StatisticsBlock final {
   std::vector<Variances> variances_;
   DeviceArray<float> on_device_;  ///< (2, block)
   DeviceArray<float> on_host_;
+  std::vector<StatisticId> over_ranks_;  ///< variances, in the order of elements_
+  DeviceArray<double> elements_;
+  DeviceArray<double> elements_on_host_;
 };
 
 }  // namespace lockstep::gpu

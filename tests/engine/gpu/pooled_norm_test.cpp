@@ -1,5 +1,6 @@
 #include "../../../src/engine/gpu/device_engine.hpp"
 #include "engine/gpu/host_device.hpp"
+#include "engine/gpu/norms_of_ranks.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/philox.hpp"
 
@@ -78,9 +79,9 @@ struct Images {
 
 /// Losses, gradients and statistics of three steps of gradient descent, of two accumulated
 /// micro-batches each, and an evaluation's logits.
-std::vector<float> trained(const Graph& graph, Precision precision) {
+std::vector<float> trained(const Graph& graph, const DeviceEngineOptions& options) {
   Images images;
-  const auto engine = make_engine(graph, {.precision = precision});
+  const auto engine = make_engine(graph, options);
   std::vector<float> parameters(engine->parameters().size());
   for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
     const Parameter& parameter = graph.parameters()[id];
@@ -118,9 +119,8 @@ std::vector<float> trained(const Graph& graph, Precision precision) {
 }
 
 /// How many steps have a name.
-std::ptrdiff_t count(const PooledGraph& graph, std::string_view name,
-                     DeviceEngineOptions options = {}) {
-  const auto engine = make_engine(graph.make(), options);
+std::ptrdiff_t count(const PooledGraph& graph, std::string_view name) {
+  const auto engine = make_engine(graph.make(), {});
   return std::ranges::count(engine->compile_training(Images::size)->time_steps(Images().batch()),
                             name, &StepTime::name);
 }
@@ -138,7 +138,12 @@ BOOST_AUTO_TEST_CASE(a_fused_pool_gives_the_bits_of_separate_steps) {
     BOOST_TEST(count(separate, "max pool") == 2);
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       BOOST_TEST_CONTEXT(to_string(precision) << (frozen ? ", frozen" : "")) {
-        BOOST_TEST((trained(together.make(), precision) == trained(separate.make(), precision)));
+        NormsOfEqualRanks norms;
+        for (const bool synchronised : {false, true}) {
+          const DeviceEngineOptions options{.precision = precision,
+                                            .norms = synchronised ? &norms : nullptr};
+          BOOST_TEST((trained(together.make(), options) == trained(separate.make(), options)));
+        }
       }
     }
   }
@@ -153,6 +158,4 @@ BOOST_AUTO_TEST_CASE(a_pool_is_a_separate_step_if_it_must_be) {
         PooledGraph{.drop_probability = 0.25}}) {
     BOOST_TEST(count(graph, fused) == 0);
   }
-  const SumOverRanks one_rank = [](std::span<double>) {};
-  BOOST_TEST(count({}, fused, {.sum_over_ranks = one_rank}) == 0);
 }
