@@ -48,6 +48,15 @@ def a_rank_with_bad_data_leaves_no_rank_waiting(folder):
         args = train_args(broken, folder / f"run-{seed}", "--epochs", 4, "--batch-norm", "sync", "--seed", seed)
         output = run([*args, "--accumulate", accumulate], ranks=3, expect=BAD_INPUT)
         assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        print("skipped: GPUs in a_rank_with_bad_data_leaves_no_rank_waiting: the host module was not built")
+        return
+    # All ranks queue the next forward before they know of the bad sample.
+    gpus = {"LOCKSTEP_MODULE_PATH": module, "HOST_MODULE_GPU": "slow:1:2"}
+    args = train_args(broken, folder / "run-gpus", "--epochs", 4, "--batch-norm", "sync", "--device", "cuda", "--comm", "nccl")
+    output = run(args, ranks=3, expect=BAD_INPUT, env=gpus)
+    assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
 
 
 if __name__ == "__main__":

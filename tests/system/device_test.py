@@ -119,7 +119,7 @@ def it_resumes_with_the_same_bits_in_every_precision(folder):
 
 def recorded_steps_give_the_same_bits(folder):
     data = write_shards(folder / "data")
-    for precision, more in (("bf16", ["--accumulate", 3]), ("fp16", [])):
+    for precision, more in (("bf16", ["--accumulate", 3]), ("fp16", []), ("fp32", ["--batch-norm", "sync", "--accumulate", 2])):
         outputs, runs = [], []
         for choice in ("cuda-graph", "no-cuda-graph"):
             runs.append(folder / f"{choice}-{precision}")
@@ -250,11 +250,20 @@ def norms_and_16_bit_gradients_are_reduced_over_ranks(folder):
             assert (", CUDA graphs" in output) == (device == "cuda"), output
         for expected, actual in zip(losses(folder / f"{name}-cpu"), losses(folder / f"{name}-cuda"), strict=True):
             assert math.isclose(expected, actual, rel_tol=1e-2), (name, expected, actual)
-    run([*train_args(data, folder / "pieces", "--max-steps", 3), "--batch-norm", "sync", "--device", "cuda", "--comm", "mpi"],
-        ranks=2, env=GPU)
-    run([*train_args(data, folder / "pieces", "--max-steps", 5), "--batch-norm", "sync", "--device", "cuda", "--comm", "mpi"],
-        ranks=2, env=GPU)
+    def sync(name, steps, *more, env=GPU):
+        run([*train_args(data, folder / name, "--max-steps", steps), "--batch-norm", "sync", "--device", "cuda", *more], ranks=2, env=env)
+
+    sync("pieces", 3, "--comm", "mpi")
+    sync("pieces", 5, "--comm", "mpi")
     assert_same_run(folder / "sync-cuda", folder / "pieces")
+    # Sharded parameters are gathered between sums of norms.
+    sync("sharded", 5, "--comm", "mpi", "--shard", "full")
+    assert tensors(latest(folder / "sync-cuda")) == tensors(latest(folder / "sharded"))
+    if not REAL:
+        # With streams, and NCCL's communicators over a stand-in. The order of sums does not matter for two ranks.
+        for name, more in (("nccl", []), ("nccl-sharded", ["--shard", "grad"])):
+            sync(name, 5, "--comm", "nccl", *more, env={**GPU, "HOST_MODULE_GPU": "slow:1:2"})
+            assert tensors(latest(folder / "sync-cuda")) == tensors(latest(folder / name)), name
 
 
 def gpus_without_peer_access_are_named(folder):
