@@ -81,6 +81,9 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::config, train,
            {{.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
             {.name = "precision"},
+            {.name = "batch-norm",
+             .help = "with --engine gpu: sync adds the kernels, but not the collectives, of "
+                     "statistics over all ranks"},
             {.name = "optimizer"},
             {.name = "ema-decay"}})
       .add(&InspectArguments::shard, "all",

@@ -69,6 +69,7 @@ OptionTable<ScaleArguments> scale_options() {
             {.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
             {.name = "accumulate"},
             {.name = "precision"},
+            {.name = "batch-norm"},
             {.name = "bucket-mb"},
             {.name = "shard-unit"},
             {.name = "shard-group"},

@@ -42,13 +42,65 @@ double bytes_of(ElementType type) {
   return type == ElementType::f32 ? 4 : 2;
 }
 
+/// A synchronised batch norm, whose sums are over all ranks.
+struct SynchronisedNorm {
+  double share = 0;  ///< of backward, before it
+  double channels = 0;
+};
+/// In the order of backward.
+std::vector<SynchronisedNorm> synchronised_norms(const Config& config, const Graph& graph) {
+  std::vector<SynchronisedNorm> norms;
+  if (config.batch_norm != BatchNormScope::sync) return norms;
+  const ModelSummary summary = summarize_model(graph);
+  double done = 0;
+  for (std::size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    done += static_cast<double>(summary.rows[i].multiply_adds);
+    if (node.statistics.empty() || graph.has_fixed_statistics(node)) continue;
+    norms.push_back({.share = done / static_cast<double>(summary.multiply_adds),
+                     .channels = static_cast<double>(node.output[0])});
+  }
+  return norms;
+}
+
+/// Seconds of the parts of a micro-step.
+struct MicroStep {
+  double forward = 0;
+  double backward = 0;
+};
+
 /// Appends actions.
 class Planner final {
  public:
-  explicit Planner(int shard_group) { plan_.shard_group = shard_group; }
+  Planner(int shard_group, const MicroStep& micro, std::vector<SynchronisedNorm> norms)
+      : micro_(micro), norms_(std::move(norms)) {
+    plan_.shard_group = shard_group;
+  }
 
-  void compute(double seconds) {
-    plan_.actions.push_back({.kind = StepAction::Kind::compute, .seconds = seconds});
+  /// Forward up to a share of it, with the sums of norms on the way.
+  void forward_until(double share) {
+    for (; forward_norms_ < norms_.size(); ++forward_norms_) {
+      const SynchronisedNorm& norm = norms_[norms_.size() - 1 - forward_norms_];
+      if (1 - norm.share > share) break;
+      compute_until(forward_, 1 - norm.share, micro_.forward);
+      sum(8 * (2 * norm.channels + 1));  // in fp64
+    }
+    compute_until(forward_, share, micro_.forward);
+  }
+  void backward_until(double share) {
+    for (; backward_norms_ < norms_.size(); ++backward_norms_) {
+      const SynchronisedNorm& norm = norms_[backward_norms_];
+      if (norm.share > share) break;
+      compute_until(backward_, norm.share, micro_.backward);
+      sum(4 * 2 * norm.channels);
+    }
+    compute_until(backward_, share, micro_.backward);
+  }
+  void end_micro_step() {
+    forward_ = 0;
+    backward_ = 0;
+    forward_norms_ = 0;
+    backward_norms_ = 0;
   }
   int start(StepCollective what, StepRanks ranks, double bytes, int after = -1) {
     plan_.actions.push_back({.kind = StepAction::Kind::start,
@@ -68,35 +120,40 @@ class Planner final {
   [[nodiscard]] StepPlan take() { return std::move(plan_); }
 
  private:
-  StepPlan plan_;
-};
+  void compute_until(double& done, double share, double seconds) {
+    if (share <= done) return;
+    plan_.actions.push_back(
+        {.kind = StepAction::Kind::compute, .seconds = (share - done) * seconds});
+    done = share;
+  }
+  void sum(double bytes) { wait(start(StepCollective::all_reduce, StepRanks::all, bytes)); }
 
-/// Seconds of the parts of a micro-step.
-struct MicroStep {
-  double forward = 0;
-  double backward = 0;
+  StepPlan plan_;
+  MicroStep micro_;
+  std::vector<SynchronisedNorm> norms_;
+  double forward_ = 0;              ///< share of the current micro-step that is planned
+  double backward_ = 0;             ///< the same
+  std::size_t forward_norms_ = 0;   ///< in the order of forward
+  std::size_t backward_norms_ = 0;  ///< in the order of backward
 };
 
 StepPlan replicated_step(const Config& config, const Graph& graph, int ranks,
                          const MicroStep& micro) {
-  Planner planner(ranks);
-  for (std::int64_t i = 0; i + 1 < config.accumulate; ++i)
-    planner.compute(micro.forward + micro.backward);
-  planner.compute(micro.forward);
+  Planner planner(ranks, micro, synchronised_norms(config, graph));
+  for (std::int64_t i = 0; i + 1 < config.accumulate; ++i) {
+    planner.forward_until(1);
+    planner.backward_until(1);
+    planner.end_micro_step();
+  }
+  planner.forward_until(1);
   const ArenaLayout layout = layout_of(config, graph, ranks);
   const std::vector<double> shares = backward_shares(graph);
-  double done = 0;
-  const auto backward_until = [&](double share) {
-    if (share <= done) return;
-    planner.compute((share - done) * micro.backward);
-    done = share;
-  };
   for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config))) {
-    backward_until(share_at(layout, shares, bucket.end));
+    planner.backward_until(share_at(layout, shares, bucket.end));
     planner.start(StepCollective::all_reduce, StepRanks::all,
                   static_cast<double>(bucket.size()) * bytes_of(reduce_dtype(config)));
   }
-  backward_until(1);
+  planner.backward_until(1);
   planner.wait_for_all();
   return planner.take();
 }
@@ -105,7 +162,8 @@ StepPlan replicated_step(const Config& config, const Graph& graph, int ranks,
 class ShardedStep final {
  public:
   ShardedStep(const Config& config, const Graph& graph, int ranks, const MicroStep& micro)
-      : config_(config), micro_(micro), planner_(group_size(config, ranks)) {
+      : config_(config),
+        planner_(group_size(config, ranks), micro, synchronised_norms(config, graph)) {
     const int size = group_size(config, ranks);
     if (ranks > size) share_of_rank_ = 1.0 / size;
     gathers_always_ = config.shard == ShardMode::full || config.shard == ShardMode::hybrid;
@@ -116,7 +174,8 @@ class ShardedStep final {
     for (const ArenaUnit& unit : layout.units) {
       const double share = std::max(done, share_at(layout, shares, unit.end));
       const auto values = static_cast<double>(unit.size());
-      units_.push_back({.share = share - done,
+      units_.push_back({.begin = done,
+                        .end = share,
                         .reduced_bytes = values * bytes_of(reduce_dtype(config)),
                         .gathered_bytes = values * (unit.in_fp32 ? 4 : gathered)});
       done = share;
@@ -127,6 +186,7 @@ class ShardedStep final {
     for (std::int64_t i = 0; i < config_.accumulate; ++i) {
       forward(i == 0);
       backward(i + 1 == config_.accumulate);
+      planner_.end_micro_step();
     }
     planner_.wait_for_all();
     return planner_.take();
@@ -134,7 +194,8 @@ class ShardedStep final {
 
  private:
   struct Unit {
-    double share = 0;  ///< of backward's and of forward's time
+    double begin = 0;  ///< share of backward before it
+    double end = 0;    ///< with it
     double reduced_bytes = 0;
     double gathered_bytes = 0;
     int gather = -1;
@@ -159,7 +220,7 @@ class ShardedStep final {
     for (std::size_t i = units_.size(); i-- > 0;) {
       if (gathers_always_ || first) planner_.wait(units_[i].gather);
       if (gathers_always_ && i > 0) gather(units_[i - 1]);
-      planner_.compute(units_[i].share * micro_.forward);
+      planner_.forward_until(1 - units_[i].begin);
     }
   }
 
@@ -169,7 +230,7 @@ class ShardedStep final {
     for (std::size_t i = 0; i < units_.size(); ++i) {
       if (gathers_always_ && i > 0) planner_.wait(units_[i].gather);
       if (gathers_always_ && i + 1 < units_.size()) gather(units_[i + 1]);
-      planner_.compute(units_[i].share * micro_.backward);
+      planner_.backward_until(units_[i].end);
       if (!reduces) continue;
       const int reduction =
           planner_.start(StepCollective::reduce_scatter, StepRanks::group, units_[i].reduced_bytes);
@@ -180,7 +241,6 @@ class ShardedStep final {
   }
 
   const Config& config_;
-  MicroStep micro_;
   double share_of_rank_ = 0;  ///< of a unit, that is reduced between groups; 0: one group
   bool gathers_always_ = false;
   std::vector<Unit> units_;

@@ -20,7 +20,8 @@ namespace {
 
 StepModel predicted(const std::string& model, const std::string& gpu, std::int64_t batch,
                     Precision precision = Precision::bf16,
-                    OptimizerKind optimizer = OptimizerKind::sgd) {
+                    OptimizerKind optimizer = OptimizerKind::sgd,
+                    BatchNormScope batch_norm = BatchNormScope::local) {
   const std::int64_t side = model == "mini-resnet" ? 32 : 224;
   const Graph graph =
       make_model(model, {.image = {.channels = 3, .height = side, .width = side}, .classes = 1000});
@@ -28,6 +29,7 @@ StepModel predicted(const std::string& model, const std::string& gpu, std::int64
   config.batch_size = batch;
   config.precision = precision;
   config.optimizer = optimizer;
+  config.batch_norm = batch_norm;
   return gpu::model_step(graph, config, gpu::gpu_spec(gpu));
 }
 
@@ -171,4 +173,17 @@ BOOST_AUTO_TEST_CASE(an_unknown_gpu_is_refused_with_those_that_are_known) {
     return error.status() == ExitStatus::usage && text.find("--gpu v100") != text.npos &&
            text.find("a100, h100, h200, b200") != text.npos;
   });
+}
+
+BOOST_AUTO_TEST_CASE(synchronised_norms_add_two_small_kernels_each) {
+  const StepModel local = predicted("resnet50", "h200", 256);
+  const StepModel sync =
+      predicted("resnet50", "h200", 256, Precision::bf16, OptimizerKind::sgd, BatchNormScope::sync);
+  auto kernels = sync.by_kernel();
+  for (const char* kernel : {"StatisticsOfSums", "ScaleToShare"}) {
+    BOOST_TEST(kernels[kernel].launches == 53);
+    BOOST_TEST(kernels[kernel].bytes < 1e6);
+  }
+  BOOST_TEST(sync.total().launches == local.total().launches + 2 * 53);
+  BOOST_TEST(kernels["PooledBackwardApply"].launches == 1);
 }

@@ -181,3 +181,43 @@ BOOST_AUTO_TEST_CASE(accumulation_communicates_once) {
   BOOST_TEST(four.compute == 4 * once.compute, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(four.exposed() == once.exposed(), boost::test_tools::tolerance(1e-9));
 }
+
+BOOST_AUTO_TEST_CASE(sums_of_synchronised_norms_are_waited_for_in_forward_and_backward) {
+  const Graph graph = resnet50();
+  constexpr std::size_t norms = 53;
+  const Cluster cluster{.nodes = 4,
+                        .ranks_per_node = 8,
+                        .node_rate = 400 * gbit,
+                        .local_rate = default_local_rate,
+                        .round_seconds = default_round_seconds};
+  for (const ShardMode mode : modes) {
+    BOOST_TEST_CONTEXT(static_cast<int>(mode)) {
+      Config config = config_of(mode);
+      config.accumulate = 2;
+      const StepPlanOptions options{.ranks = cluster.ranks(), .images_per_second = 3000};
+      const StepPlan local = plan_step(config, graph, options);
+      config.batch_norm = BatchNormScope::sync;
+      const StepPlan sync = plan_step(config, graph, options);
+
+      BOOST_TEST(sync.collectives == local.collectives + 2 * 2 * static_cast<int>(norms));
+      BOOST_TEST(sync.compute_seconds() == local.compute_seconds(),
+                 boost::test_tools::tolerance(1e-9));
+      // Nothing hides the rounds of these all-reduces: three between nodes and one within, twice.
+      const double exposed =
+          predict_step(sync, cluster).exposed() - predict_step(local, cluster).exposed();
+      BOOST_TEST(exposed > 0.99 * 2 * 2 * norms * 2 * 4 * default_round_seconds);
+      double bytes = 0;
+      for (std::size_t i = 0; i + 1 < sync.actions.size(); ++i) {
+        const StepAction& action = sync.actions[i];
+        const StepAction& next = sync.actions[i + 1];
+        const bool waits_at_once = action.kind == StepAction::Kind::start &&
+                                   next.kind == StepAction::Kind::wait &&
+                                   next.collective == action.collective &&
+                                   action.what == StepCollective::all_reduce && action.bytes < 50e3;
+        if (waits_at_once) bytes += action.bytes;
+      }
+      constexpr double channels = 26'560;
+      BOOST_TEST(bytes == 2 * ((2 * channels + norms) * 8 + 2 * channels * 4));
+    }
+  }
+}

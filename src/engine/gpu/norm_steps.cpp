@@ -93,21 +93,24 @@ void emit_norm_statistics(ProgramBuilder& builder, const Node& node, const Matri
                            .variance = block.of(node.statistics[1]),
                            .inverse_deviation = block.inverse_deviations(node.statistics[1]),
                            .eps = static_cast<float>(options.eps)};
-  builder.emit("statistics of " + options.name, {x, workspace},
-               [x, workspace, extent, type = builder.type(), out](const LaunchContext& context) {
-                 batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
-                                       context.at(workspace));
-               });
-  if (builder.state().norms == nullptr) return;
+  if (builder.state().norms == nullptr) {
+    return builder.emit(
+        "statistics of " + options.name, {x, workspace},
+        [x, workspace, extent, type = builder.type(), out](const LaunchContext& context) {
+          batch_norm_statistics(context.stream(), type, extent, context.at(x), out,
+                                context.at(workspace));
+        });
+  }
   const std::size_t count = count_of_norm_sums(extent);
   const Tensor sums = builder.make(count * sizeof(double));
   double* const elements = block.add_elements(*builder.state().device, node.statistics[1]);
-  builder.emit("sums of " + options.name, {sums},
-               [sums, extent, out](const LaunchContext& context) {
-                 sums_of_statistics(context.stream(), extent, out, context.as<double>(sums));
+  builder.emit("sums of " + options.name, {x, workspace, sums},
+               [x, workspace, sums, extent, type = builder.type()](const LaunchContext& context) {
+                 batch_norm_sums(context.stream(), type, extent, context.at(x),
+                                 context.as<double>(sums), context.at(workspace));
                });
   builder.emit_sum_over_ranks<double>("sums of " + options.name + " over ranks", sums, count);
-  builder.emit("statistics over ranks of " + options.name, {sums},
+  builder.emit("statistics of " + options.name + " over ranks", {sums},
                [sums, extent, out, elements](const LaunchContext& context) {
                  statistics_of_sums(context.stream(), extent, context.as<double>(sums), out,
                                     elements);

@@ -64,6 +64,7 @@ struct ChunkStatistics {
 /// Mean and variance of all chunks, from distances to the first chunk's mean. After T. F. Chan, G.
 /// H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 /// variances", 1979.
+template <bool over_ranks>
 struct CombineStatistics {
   static constexpr bool few_blocks = true;  // few threads, with many loads
   struct Partial {
@@ -77,6 +78,7 @@ struct CombineStatistics {
   RowReduction reduction;
   const float* partials;
   NormStatistics out;
+  double* sums_for_ranks;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
                                                      int lane) const {
@@ -106,23 +108,44 @@ struct CombineStatistics {
     const double distance = sums.distances / count;
     const double squares = sums.squares / count - distance * distance;
     const float variance = squares < 0 ? 0.0F : static_cast<float>(squares);  // keeps NaN
-    out.mean[channel] = static_cast<float>(static_cast<double>(partials[channel]) + distance);
-    out.variance[channel] = variance;
-    out.inverse_deviation[channel] = inverse_deviation(variance, out.eps);
+    const auto mean = static_cast<float>(static_cast<double>(partials[channel]) + distance);
+    if constexpr (over_ranks) {
+      const auto m = static_cast<double>(mean);
+      sums_for_ranks[channel] = count * m;
+      sums_for_ranks[reduction.padded + channel] = count * (m * m + static_cast<double>(variance));
+      if (channel == 0) sums_for_ranks[2 * reduction.padded] = count;
+    } else {
+      out.mean[channel] = mean;
+      out.variance[channel] = variance;
+      out.inverse_deviation[channel] = inverse_deviation(variance, out.eps);
+    }
   }
 };
 
-}  // namespace
-
-void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
-                           const NormStatistics& out, void* workspace) {
+/// Both kernels; writes one of the two results.
+template <bool over_ranks>
+void reduce_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
+                       const NormStatistics& out, double* sums, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
   auto* const partials = static_cast<float*>(workspace);
   with_type(type, [&]<typename T>(T*) {
     launch_blocks(stream, reduction.blocks(),
                   ChunkStatistics<T>{reduction, static_cast<const T*>(x), partials});
   });
-  launch_blocks(stream, combining_blocks(reduction), CombineStatistics{reduction, partials, out});
+  launch_blocks(stream, combining_blocks(reduction),
+                CombineStatistics<over_ranks>{reduction, partials, out, sums});
+}
+
+}  // namespace
+
+void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
+                           const NormStatistics& out, void* workspace) {
+  reduce_statistics<false>(stream, type, extent, x, out, nullptr, workspace);
+}
+
+void batch_norm_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
+                     double* sums, void* workspace) {
+  reduce_statistics<true>(stream, type, extent, x, {}, sums, workspace);
 }
 
 }  // namespace lockstep::gpu

@@ -138,6 +138,19 @@ struct NormStatistics {
 void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
                            const NormStatistics& out, void* workspace);
 
+/// Number of sums of a norm's values.
+[[nodiscard]] std::size_t count_of_norm_sums(const Matrix& extent);
+/// In place of the statistics, sums to be added over ranks: of values and of their squares,
+/// (2, padded), then the number of rows. In fp64, since squares lose digits where a mean is large.
+void batch_norm_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
+                     double* sums, void* workspace);
+/// The statistics of all values in such sums, and how many values a channel has.
+void statistics_of_sums(Stream stream, const Matrix& extent, const double* sums,
+                        const NormStatistics& out, double* elements);
+/// Multiplies sums over all ranks, (2, padded), by rows / *elements, for
+/// batch_norm_backward_apply() over this rank's rows.
+void scale_to_share(Stream stream, const Matrix& extent, const double* elements, float* sums);
+
 /// Stochastic depth of a norm's output: it is 0 in the rows of samples that drop `block`, and
 /// multiplied by `scale` in the others.
 struct SampleDrop {
@@ -193,18 +206,6 @@ struct NormSums {
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,
                               const IncomingGradient& incoming, const std::uint8_t* mask,
                               const NormSums& of, const NormSums* added, void* workspace);
-
-/// Number of sums over a norm's values in sums_of_statistics().
-[[nodiscard]] std::size_t count_of_norm_sums(const Matrix& extent);
-/// To be added over ranks: sums of `rows` values and of their squares, (2, padded), then `rows`.
-void sums_of_statistics(Stream stream, const Matrix& extent, const NormStatistics& of,
-                        double* sums);
-/// The statistics of all values in `sums`, and how many a channel has.
-void statistics_of_sums(Stream stream, const Matrix& extent, const double* sums,
-                        const NormStatistics& out, double* elements);
-/// Multiplies sums over all ranks, (2, padded), by rows / *elements, for
-/// batch_norm_backward_apply() over this rank's rows.
-void scale_to_share(Stream stream, const Matrix& extent, const double* elements, float* sums);
 
 /// A norm of x, its sums over all `elements` values of a channel, and the destination of x's
 /// gradient.

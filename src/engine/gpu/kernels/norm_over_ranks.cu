@@ -5,24 +5,6 @@
 namespace lockstep::gpu {
 namespace {
 
-/// Sums of a channel's values and of their squares, (2, padded), and the number of values. In fp64,
-/// since squares lose digits where a mean is large.
-struct SumsOfStatistics {
-  enum : std::size_t { item_bytes = 2 * sizeof(float) + 2 * sizeof(double) };
-  std::int64_t padded;
-  double rows;
-  const float* mean;
-  const float* variance;
-  double* sums;
-
-  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t channel) const {
-    const auto m = static_cast<double>(mean[channel]);
-    sums[channel] = rows * m;
-    sums[padded + channel] = rows * (m * m + static_cast<double>(variance[channel]));
-    if (channel == 0) sums[2 * padded] = rows;
-  }
-};
-
 struct StatisticsOfSums {
   enum : std::size_t { item_bytes = 2 * sizeof(double) + 3 * sizeof(float) };
   std::int64_t padded;
@@ -57,13 +39,6 @@ struct ScaleToShare {
 
 std::size_t count_of_norm_sums(const Matrix& extent) {
   return 2 * static_cast<std::size_t>(extent.padded) + 1;
-}
-
-void sums_of_statistics(Stream stream, const Matrix& extent, const NormStatistics& of,
-                        double* sums) {
-  launch(stream, extent.padded,
-         SumsOfStatistics{extent.padded, static_cast<double>(extent.rows), of.mean, of.variance,
-                          sums});
 }
 
 void statistics_of_sums(Stream stream, const Matrix& extent, const double* sums,
