@@ -222,7 +222,8 @@ BOOST_AUTO_TEST_CASE(a_forward_with_collectives_is_queued_early_with_the_same_bi
 
 BOOST_AUTO_TEST_CASE(all_ranks_queue_a_forward_with_collectives_if_the_data_of_one_fail) {
   const int failing = world->size() - 1;
-  Rig rig(*world, {.synchronised = true,
+  Rig rig(*world, {.global_batch = 18,
+                   .synchronised = true,
                    .device = true,
                    .work = gpu::HostWork::late,
                    .before_batch = [&, batches = 0](FunctionRef<void()>) mutable {
