@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""compare_pytorch_gpu.py LOCKSTEP OUTPUT.json [--cases resnet50:256:bf16,...] [--rounds 2] [--budget SECONDS]: compares the training step on
-one GPU with PyTorch's; reports the speed ratio and its spread.
+"""compare_pytorch_gpu.py LOCKSTEP OUTPUT.json [--cases resnet50:256:bf16,...] [--programs lockstep,graphs,...] [--rounds 2] [--steps N]
+[--budget SECONDS]: compares the training step on one GPU with PyTorch's; reports the speed ratio and its spread. Both sides count the total time
+of the same number of steps, after the same warm-up.
 
 PyTorch's input stays on the GPU. Lockstep transfers one batch repeatedly through its queue, or (input "loader") gets each batch from its loader.
 PyTorch is channels_last with autocast, in three forms: "eager" with cudnn.benchmark, "compiled" by torch.compile, and "graphs", CUDA graphs by
-torch.compile's mode reduce-overhead. Each round runs every program of every case once, in a separate process; ratios are computed within a round.
-The file is written after each program. It lists the programs that failed or that the budget left no time for; exit status 1 if no case could
+torch.compile's mode reduce-overhead. Each round runs every program of every case once, in a separate process, every other round in reverse order;
+ratios are computed within a round. The file is written after each program, and its object is the last line of the output. It lists the programs that failed or that the budget left no time for; exit status 1 if no case could
 be compared. A case is MODEL:BATCH:PRECISION. Memory is the peak of allocated tensors during training (with CUDA graphs: of the memory pools).
 """
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -24,9 +24,9 @@ VARIANTS = ("eager", "compiled", "graphs")
 # Most important comparison first, because the time may not suffice for all.
 PROGRAMS = ("lockstep", "compiled", "graphs", "eager", "loader")
 SHAPES = {"resnet50": (224, 1000), "resnet18": (224, 1000), "mini-resnet": (32, 10)}
-# Steps for at least a second of each model.
-STEPS = {"resnet50": 30, "resnet18": 60, "mini-resnet": 150}
-WARMUP = 10
+# Steps for some seconds of each model, in which clocks settle.
+STEPS = {"resnet50": 200, "resnet18": 300, "mini-resnet": 600}
+WARMUP = 10  # steps, or as many as are measured if these are fewer
 LONGEST_RUN = 200  # seconds
 # Predicted upper bound: images/s of ResNet-50 on an H200 in 16 bits if only memory traffic (4.3 TB/s) counts, with norm, addition and ReLU
 # fused.
@@ -68,7 +68,7 @@ def build(model, classes):
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
-def peer(model, batch, precision, variant):
+def peer(model, batch, precision, variant, steps):
     """Measures one PyTorch form in this process and prints the result as JSON."""
     import torch
     size, classes = SHAPES[model]
@@ -92,44 +92,36 @@ def peer(model, batch, precision, variant):
         scaler.step(sgd)
         scaler.update()
 
-    for _ in range(WARMUP):
+    for _ in range(min(WARMUP, steps)):
         step()
     # Exclude the memory of algorithm trials from the peak.
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
-    for _ in range(STEPS[model]):
+    for _ in range(steps):
         step()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
     # Memory pools of CUDA graphs count as free during a replay.
     peak = torch.cuda.memory_reserved() if variant == "graphs" else torch.cuda.max_memory_allocated()
-    print(json.dumps({"images_per_second": batch * STEPS[model] / seconds, "peak_bytes": peak,
+    print(json.dumps({"images_per_second": batch * steps / seconds, "measured_seconds": seconds, "steps": steps, "peak_bytes": peak,
                       "version": torch.__version__, "device": torch.cuda.get_device_name(),
                       "cudnn": torch.backends.cudnn.version()}))
 
 
-def lockstep(program, model, batch, precision, input_kind, timeout):
+def lockstep(program, model, batch, precision, input_kind, steps, timeout):
     size, classes = SHAPES[model]
     output = subprocess.run(
-        bench_step(program, device="cuda", model=model, image_size=size, classes=classes, batch_size=batch, precision=precision, steps=STEPS[model],
-                   warmup=WARMUP, input=input_kind, loader_threads=8), capture_output=True, text=True, timeout=timeout)
+        bench_step(program, device="cuda", model=model, image_size=size, classes=classes, batch_size=batch, precision=precision, steps=steps,
+                   warmup=min(WARMUP, steps), input=input_kind, loader_threads=8), capture_output=True, text=True, timeout=timeout)
     if output.returncode != 0:
         raise RuntimeError(output.stderr[-600:])
     return json.loads(output.stdout.splitlines()[-1])
 
 
-def peer_environment():
-    """Environment in which PyTorch loads its own libraries, not those that scripts/gpu-bundle adds for Lockstep."""
-    environment = dict(os.environ)
-    if "LOCKSTEP_OUTER_LIBRARY_PATH" in environment:
-        environment["LD_LIBRARY_PATH"] = environment["LOCKSTEP_OUTER_LIBRARY_PATH"]
-    return environment
-
-
-def pytorch(model, batch, precision, variant, timeout):
-    output = subprocess.run([sys.executable, __file__, "--peer", model, str(batch), precision, variant], capture_output=True, text=True,
-                            timeout=timeout, env=peer_environment())
+def pytorch(model, batch, precision, variant, steps, timeout):
+    output = subprocess.run([sys.executable, __file__, "--peer", model, str(batch), precision, variant, str(steps)], capture_output=True, text=True,
+                            timeout=timeout)
     if output.returncode != 0:
         raise RuntimeError(output.stderr[-600:])
     return json.loads(output.stdout.splitlines()[-1])
@@ -144,11 +136,12 @@ def attempt(what, run):
         return {"error": str(error)}
 
 
-def run_one(program, case, name, timeout):
+def run_one(program, case, name, steps, timeout):
     model, batch, precision = case.split(":")
+    steps = steps or STEPS[model]
     if name in VARIANTS:
-        return pytorch(model, int(batch), precision, name, timeout)
-    return lockstep(program, model, int(batch), precision, "loader" if name == "loader" else "batch", timeout)
+        return pytorch(model, int(batch), precision, name, steps, timeout)
+    return lockstep(program, model, int(batch), precision, "loader" if name == "loader" else "batch", steps, timeout)
 
 
 def compare(case, runs):
@@ -185,13 +178,18 @@ def describe(row):
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
-        peer(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
+        peer(sys.argv[2], int(sys.argv[3]), *sys.argv[4:6], int(sys.argv[6]))
         return 0
     parser = arguments(__doc__, rounds=2)
     parser.add_argument("--cases", default=CASES)
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help=f"of {', '.join(PROGRAMS)}")
+    parser.add_argument("--steps", type=int, default=0, help="measured steps; 0: those of the model")
     parser.add_argument("--budget", type=float, default=540, help="seconds; no program starts after them, and each program is limited to the rest")
     asked = parser.parse_args()
-    cases = asked.cases.split(",")
+    cases, programs = asked.cases.split(","), asked.programs.split(",")
+    unknown = set(programs) - set(PROGRAMS)
+    if unknown:
+        parser.error(f"--programs: {', '.join(sorted(unknown))} is none of {', '.join(PROGRAMS)}")
     result = comparison("step on a GPU beside PyTorch", asked, definition=DEFINITION, warmup=WARMUP, rows=[], left_out=[])
     end = time.monotonic() + asked.budget
     runs = {case: [{} for _ in range(asked.rounds)] for case in cases}
@@ -200,12 +198,12 @@ def main():
         result["rows"] = [compare(case, runs[case]) for case in cases if any(runs[case])]
         write(result, asked.output)
 
-    for turn, case, name in ((turn, case, name) for turn in range(asked.rounds) for case in cases for name in PROGRAMS):
+    for turn, case, name in ((turn, case, name) for turn in range(asked.rounds) for case in cases for name in programs[::1 - turn % 2 * 2]):
         left = end - time.monotonic()
         if left <= 0:
             result["left_out"].append(f"{case} {name} (round {turn + 1})")
             continue
-        run = attempt(f"{case} {name}", lambda: run_one(asked.lockstep, case, name, min(LONGEST_RUN, left)))
+        run = attempt(f"{case} {name}", lambda: run_one(asked.lockstep, case, name, asked.steps, min(LONGEST_RUN, left)))
         runs[case][turn][name] = run
         if "engine" in run:
             result["lockstep"] = run["engine"]
@@ -221,6 +219,7 @@ def main():
         print(describe(row))
     if result["left_out"]:
         print("skipped for lack of time: " + ", ".join(result["left_out"]))
+    print(json.dumps(result))
     return 0 if any(row["ratio_to_best"] for row in result["rows"]) else 1
 
 
