@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Tests the parts of a GPU bundle's run: its plan, the containment of its commands, its archive and what it learns from nvidia-smi."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+from installed import SOURCE, main
+
+MACHINE = SOURCE / "scripts/gpu-machine"
+sys.path.insert(0, str(MACHINE))
+sys.dont_write_bytecode = True
+
+import gpu  # noqa: E402
+import planner  # noqa: E402
+import results  # noqa: E402
+import stages  # noqa: E402
+from planner import CLEAN_UP, Stage, next_step  # noqa: E402
+
+
+def fates(table, budget, missing, seconds):
+    """Runs a plan without commands: `seconds` tells how long a stage takes. Returns [(name, begin, end)], [(name, reason)]."""
+    started, skipped, elapsed, rest = [], [], 0.0, table
+    while rest:
+        step = next_step(rest, budget, elapsed, missing)
+        skipped += [(stage.name, reason) for stage, reason in step.skipped]
+        assert step.start or not step.rest, (step, elapsed)
+        started += [(stage.name, elapsed, elapsed + min(limit, seconds(stage)) + CLEAN_UP * (seconds(stage) > limit)) for stage, limit in step.start]
+        assert all(stage.least <= limit <= stage.most for stage, limit in step.start), step
+        elapsed = max([elapsed, *(end for _, _, end in started[len(started) - len(step.start):])])
+        rest = step.rest
+    return started, skipped
+
+
+def stages_start_in_their_order_while_time_is_left(_):
+    table = tuple(Stage(name, least, most) for name, least, most in (("a", 5, 20), ("b", 30, 60), ("c", 10, 40), ("d", 1, 5)))
+
+    started, skipped = fates(table, 50 + CLEAN_UP, {}, lambda stage: stage.most)
+    assert [name for name, *_ in started] == ["a", "b"] and [name for name, _ in skipped] == ["c", "d"], (started, skipped)
+
+    started, skipped = fates(table, 45 + CLEAN_UP, {}, lambda stage: stage.most)
+    assert [name for name, *_ in started] == ["a", "c"], started
+    assert skipped[0] == ("b", "it takes 30 s at least, and 25 s were left"), skipped
+
+
+def a_stage_whose_needs_are_not_met_is_skipped_with_all_reasons(_):
+    table = (Stage("a", 1, 2, needs=frozenset({"torch", "ncu"})), Stage("b", 1, 2, needs=frozenset({"ncu"})), Stage("c", 1, 2))
+
+    started, skipped = fates(table, 100, {"torch": "no PyTorch", "ncu": "no ncu", "hosts": "no namespaces"}, lambda _: 1)
+    assert skipped == [("a", "no ncu; no PyTorch"), ("b", "no ncu")] and [name for name, *_ in started] == ["c"], (started, skipped)
+
+
+def neighbours_that_share_the_machine_run_side_by_side_and_others_alone(_):
+    table = tuple(Stage(name, 1, 10, shares=name in "bcef") for name in "abcdefg")
+
+    started, _ = fates(table, 1000, {}, lambda _: 10)
+    begins = {}
+    for name, begin, _ in started:
+        begins.setdefault(begin, []).append(name)
+    assert list(begins.values()) == [["a"], ["b", "c"], ["d"], ["e", "f"], ["g"]], begins
+
+
+def random_tables_keep_order_and_budget_and_give_each_stage_one_fate(_):
+    choose = random.Random(7)
+    alone_and_beside = 0
+    for _ in range(3000):
+        table = []
+        for index in range(choose.randrange(1, 12)):
+            least = choose.uniform(0, 60)
+            table.append(Stage(str(index), least, least + choose.uniform(0, 100), shares=choose.random() < 0.4,
+                               needs=frozenset(choose.sample(["w", "x", "y", "z"], choose.choice((0, 0, 1, 2))))))
+        missing = {need: f"no {need}" for need in choose.sample(["w", "x", "y", "z"], choose.randrange(3))}
+        budget = choose.uniform(0, 700)
+        takes = {stage.name: choose.uniform(0, 2) * stage.most for stage in table}
+
+        started, skipped = fates(tuple(table), budget, missing, lambda stage: takes[stage.name])
+        assert sorted(name for name, *_ in [*started, *skipped]) == sorted(stage.name for stage in table), "each has one fate"
+        assert [name for name, *_ in started] == sorted((name for name, *_ in started), key=int), started
+        assert all(end <= budget + 1e-9 for _, _, end in started), (budget, started)
+        assert all(reason for _, reason in skipped), skipped
+        shares = {stage.name: stage.shares for stage in table}
+        ordered = sorted(started, key=lambda each: each[1])
+        for (one, _, end), (other, begin, _) in zip(ordered, ordered[1:]):
+            assert begin >= end or (shares[one] and shares[other]), (one, other, started)
+            alone_and_beside |= 1 if begin >= end else 2
+        for name, _, _ in started:
+            assert not next(stage for stage in table if stage.name == name).needs & missing.keys()
+    assert alone_and_beside == 3
+
+
+def the_table_has_the_order_and_limits_that_its_budget_allows(_):
+    for baseline, kernels in ((None, stages.ALL_KERNELS), ("/old", "lockstep.*(Apply)")):
+        table = stages.table(stages.Setting(bundle="/new", python="python3", baseline=baseline, kernels=kernels))
+        names = [stage.name for stage in table]
+        order = ["smoke", "step", "ops", "loader", "device", "nccl", "pytorch", "precisions", "profile", *(["memcheck"] if baseline else []), "choices"]
+        assert [name for name in names if name in order] == order and len(set(names)) == len(names), names
+        assert baseline or names.index("memcheck") > names.index("choices"), names
+        assert all(0 < stage.least <= stage.most <= 600 and stage.parts for stage in table), table
+        assert not [stage.name for stage in table if stage.timed and stage.shares], "a timed stage runs alone"
+        # Each that takes the least fits into 900 s up to the profile.
+        started, _ = fates(table, 900, {}, lambda stage: stage.least * 1.2)
+        assert "profile" in [name for name, *_ in started], started
+    turns = [part.name for part in table[1].parts]
+    assert turns == ["new 1", "baseline 1", "new 2", "baseline 2"], turns
+    assert [part.command[0] for part in table[1].parts[:2]] == ["/new/run/lockstep", "/old/run/lockstep"]
+
+
+# Predicted seconds on an H200 with 16 cores.
+PREDICTED = {"smoke": 10, "step": 48, "ops": 18, "loader": 66, "kernels": 50, "device": 60, "conformance": 90, "pixels": 40, "compile": 90, "nccl": 50,
+             "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90, "choices": 36, "decode": 130, "training": 200,
+             "system": 250, "programs": 180, "races": 300, "others": 300}
+
+
+def the_most_informative_stages_fit_into_600_and_900_seconds(_):
+    table = stages.table(stages.Setting(bundle="/new", python="python3", baseline="/old", kernels="lockstep.*(Apply)"))
+    assert {stage.name for stage in table} == set(PREDICTED)
+    assert all(stage.least <= PREDICTED[stage.name] <= stage.most for stage in table), "each has time to end"
+    for budget, last in ((600, "profile"), (900, "choices")):
+        started, skipped = fates(table, budget, {}, lambda stage: PREDICTED[stage.name])
+        print(f"-- {budget} s: " + ", ".join(f"{name} {begin:.0f}-{end:.0f}" for name, begin, end in started) + "; left out: " +
+              ", ".join(name for name, _ in skipped))
+        assert last in [name for name, *_ in started], started
+
+
+def started_by(mark):
+    """Processes with the environment variable."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"MARK={mark}".encode() in file.read().split(b"\0"):
+                    found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def contained(folder, command, grace=0.2):
+    return subprocess.Popen([sys.executable, "-I", "-S", MACHINE / "contain.py", str(grace), str(os.getpid()), "bash", "-c", command],
+                            env={**os.environ, "MARK": str(folder)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder)
+
+
+STUBBORN = """(setsid bash -c 'trap "" TERM; touch ready; while :; do sleep 1; done' >/dev/null 2>&1 &); while [ ! -e ready ]; do sleep 0.01; done; """
+
+
+def no_process_outlives_its_command(folder):
+    for end, status in (("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 128 + 9)):
+        process = contained(folder, STUBBORN + end)
+        output = process.communicate(timeout=60)[0]
+        assert process.returncode == status, (end, process.returncode)
+        assert "outlived the command" in output and not started_by(folder), (output, started_by(folder))
+    process = contained(folder, "echo done")
+    assert process.communicate(timeout=60)[0] == "done\n" and process.returncode == 0
+
+
+def a_told_end_reaches_processes_that_ignore_it_or_changed_their_session(folder):
+    process = contained(folder, STUBBORN + "trap '' TERM; while :; do sleep 1; done")
+    while not (folder / "ready").exists():
+        time.sleep(0.01)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM and not started_by(folder), started_by(folder)
+
+
+def a_command_has_time_to_end_by_itself(folder):
+    process = contained(folder, "trap 'echo saved >saved; exit 0' TERM; touch ready; while :; do sleep 0.05; done", grace=60)
+    while not (folder / "ready").exists():
+        time.sleep(0.01)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert (folder / "saved").read_text() == "saved\n"
+
+
+def the_end_of_the_parent_ends_all(folder):
+    parent = subprocess.Popen(["bash", "-c", f"'{sys.executable}' -I -S '{MACHINE}/contain.py' 0.2 $$ bash -c '{STUBBORN.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}sleep 1000'; true"],
+                              env={**os.environ, "MARK": str(folder)}, cwd=folder)
+    while not (folder / "ready").exists():
+        time.sleep(0.01)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 60
+    while started_by(folder):
+        assert time.monotonic() < deadline, started_by(folder)
+        time.sleep(0.05)
+
+
+def an_archive_is_complete_whenever_its_writer_is_killed(folder):
+    """The writer is killed while it writes: at any moment a reader finds the former archive or the new one."""
+    writer = ("import sys; sys.path.insert(0, sys.argv[1])\nimport results\narchive = results.Archive(sys.argv[2])\n"
+              "for i in range(10 ** 6):\n    archive.put(f'{i % 7}.txt', b'x' * 300000)\n    archive.put('count', str(i))\n    archive.save()\n")
+    choose = random.Random(3)
+    path = folder / "there" / "results.tar"
+    for _ in range(12):
+        process = subprocess.Popen([sys.executable, "-c", writer, MACHINE, path])
+        while not path.exists():
+            time.sleep(0.001)
+        time.sleep(choose.uniform(0, 0.1))
+        process.kill()
+        process.wait()
+        with tarfile.open(path) as tar:
+            names = tar.getnames()
+            assert int(tar.extractfile("results/count").read()) >= 0 and len(tar.extractfile("results/0.txt").read()) == 300000, names
+        path.unlink()
+
+
+def of_a_large_file_both_ends_are_kept(folder):
+    (folder / "log").write_bytes(b"begin" + b"x" * 3 * results.LARGEST + b"end")
+    archive = results.Archive(folder / "results.tar")
+    archive.take("log", folder / "log")
+    assert archive.files["log"].startswith(b"begin") and archive.files["log"].endswith(b"end")
+    assert len(archive.files["log"]) < results.LARGEST + 100
+
+
+def clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage(_):
+    lines = ["2026/11/29 10:00:00.000, 345, 3201, 90.1, 35, 0, 0x0000000000000001", "2026/11/29 10:00:01.000, 1980, 3201, 650.0, 61, 99, 0x0000000000000000",
+             "2026/11/29 10:00:02.000, 1900, 3201, 700.0, 63, 99, 0x0000000000000004", "2026/11/29 10:00:03.000, 1500, 3201, 500.0, 63, 99, 0x0000000000000040",
+             "[N/A], broken", "2026/11/29 10:00:04.0"]
+    found = gpu.samples("\n".join(lines))
+    begin = found[0][0]
+    assert len(found) == 4
+    assert gpu.summary(found, begin, begin + 2.5) == {"samples": 2, "sm_mhz": {"min": 1900, "median": 1940},
+                                                      "watts": {"median": 675, "max": 700}, "throttled": {"power cap": 0.5}}
+    assert gpu.summary(found, begin - 5, begin - 1) is None
+    assert json.dumps(gpu.summary(found, begin + 2.5, begin + 9)["throttled"]) == '{"thermal (hardware)": 1.0}'
+
+
+if __name__ == "__main__":
+    main([stages_start_in_their_order_while_time_is_left, a_stage_whose_needs_are_not_met_is_skipped_with_all_reasons,
+          neighbours_that_share_the_machine_run_side_by_side_and_others_alone, random_tables_keep_order_and_budget_and_give_each_stage_one_fate,
+          the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds, no_process_outlives_its_command,
+          a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, a_command_has_time_to_end_by_itself, the_end_of_the_parent_ends_all,
+          an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
+          clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage])

@@ -1,0 +1,1 @@
+"""Is found, and never imported."""
