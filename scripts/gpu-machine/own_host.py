@@ -17,10 +17,10 @@ def main():
     user, group = os.getuid(), os.getgid()
     try:
         if libc.unshare(NEW_HOST_NAME) != 0:
-            # Without privileges, in a user namespace in which this user is root.
+            # Without privileges, in a user namespace with the same user.
             if libc.unshare(NEW_HOST_NAME | NEW_USER) != 0:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+            for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
                 pathlib.Path("/proc/self", name).write_text(text)
         socket.sethostname(f"rank-{rank}")
     except OSError as error:

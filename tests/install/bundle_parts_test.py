@@ -4,6 +4,8 @@
 import json
 import os
 import random
+import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import tarfile
 import time
 
 from installed import SOURCE, main
+from runner import Skipped
 
 MACHINE = SOURCE / "scripts/gpu-machine"
 sys.path.insert(0, str(MACHINE))
@@ -177,7 +180,8 @@ def a_command_has_time_to_end_by_itself(folder):
 
 
 def the_end_of_the_parent_ends_all(folder):
-    parent = subprocess.Popen(["bash", "-c", f"'{sys.executable}' -I -S '{MACHINE}/contain.py' 0.2 $$ bash -c '{STUBBORN.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}sleep 1000'; true"],
+    (folder / "command").write_text(STUBBORN + "sleep 1000")
+    parent = subprocess.Popen(["bash", "-c", f"'{sys.executable}' -I -S '{MACHINE}/contain.py' 0.2 $$ bash command; true"],
                               env={**os.environ, "MARK": str(folder)}, cwd=folder)
     while not (folder / "ready").exists():
         time.sleep(0.01)
@@ -229,10 +233,32 @@ def clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage(_):
     assert json.dumps(gpu.summary(found, begin + 2.5, begin + 9)["throttled"]) == '{"thermal (hardware)": 1.0}'
 
 
+def a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user(folder):
+    folder.chmod(0o755)
+    shutil.copy(MACHINE / "own_host.py", folder)
+    for user in (os.getuid(), *((65534,) if os.getuid() == 0 else ())):
+        done = subprocess.run(["/usr/bin/python3", folder / "own_host.py", "bash", "-c", "hostname; id -u"], text=True, capture_output=True, user=user,
+                              group=user, extra_groups=[] if user else None, env={"PATH": "/usr/bin:/bin", "OMPI_COMM_WORLD_RANK": "3"}, cwd="/")
+        if done.returncode == 77:
+            raise Skipped(f"{done.stderr.strip()} (namespaces)")
+        assert done.stdout.split() == ["rank-3", str(user)], done
+
+
+def equal_code_has_equal_digests_wherever_it_is_in_its_file(_):
+    sys.path.insert(0, str(SOURCE / "scripts"))
+    digest = runpy.run_path(str(SOURCE / "scripts/kernel-digests"))["digest"]
+    code = ".L_x_1:\n /*0000*/ @!P0 BRA `(.L_x_1) ;\n /*0010*/ FADD R1, R2, R3 ;\n"
+
+    assert digest(code) == digest(code.replace(".L_x_1", ".L_x_29").replace(" /*", "     /*"))
+    for other in (code.replace("FADD", "FMUL"), code.replace("R3", "R4"), code.replace("@!P0", "@P0"), code.replace("(.L_x_1)", "(.L_x_2)")):
+        assert digest(code) != digest(other), other
+
+
 if __name__ == "__main__":
     main([stages_start_in_their_order_while_time_is_left, a_stage_whose_needs_are_not_met_is_skipped_with_all_reasons,
           neighbours_that_share_the_machine_run_side_by_side_and_others_alone, random_tables_keep_order_and_budget_and_give_each_stage_one_fate,
           the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds, no_process_outlives_its_command,
           a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, a_command_has_time_to_end_by_itself, the_end_of_the_parent_ends_all,
           an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
-          clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage])
+          clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage, a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user,
+          equal_code_has_equal_digests_wherever_it_is_in_its_file])
