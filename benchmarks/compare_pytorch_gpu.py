@@ -6,8 +6,9 @@ of the same number of steps, after the same warm-up.
 PyTorch's input stays on the GPU. Lockstep transfers one batch repeatedly through its queue, or (input "loader") gets each batch from its loader.
 PyTorch is channels_last with autocast, in three forms: "eager" with cudnn.benchmark, "compiled" by torch.compile, and "graphs", CUDA graphs by
 torch.compile's mode reduce-overhead. Each round runs every program of every case once, in a separate process, every other round in reverse order;
-ratios are computed within a round. The file is written after each program, and its object is the last line of the output. It lists the programs that failed or that the budget left no time for; exit status 1 if no case could
-be compared. A case is MODEL:BATCH:PRECISION. Memory is the peak of allocated tensors during training (with CUDA graphs: of the memory pools).
+ratios are computed within a round. The file is written after each program, and its object is the last line of the output. It lists the programs
+that failed or that the budget left no time for; exit status 1 if no case could be compared. A case is MODEL:BATCH:PRECISION. Memory is the peak
+of allocated tensors during training (with CUDA graphs: of the memory pools).
 """
 
 import json

@@ -146,6 +146,6 @@ def table(setting):
         *(() if is_changed else (memcheck,)),
         stage("races", 60, 400, (part for tool in ("racecheck", "synccheck") for part in
                                  sanitized(setting, tool, ["kernels_on_device_test"], "lockstep")), "compute-sanitizer"),
-        stage("others", 100, 560, comparison(setting, "resnet50:256:bf16,mini-resnet:512:bf16,resnet18:256:bf16", "lockstep,compiled,graphs,eager", 1),
-              "smoke", "torch", timed=True),
+        stage("others", 100, 560, comparison(setting, "resnet50:256:bf16,mini-resnet:512:bf16,resnet18:256:bf16",
+                                             "lockstep,compiled,graphs,eager", 1), "smoke", "torch", timed=True),
     )

@@ -33,7 +33,8 @@ def fates(table, budget, missing, seconds):
         step = next_step(rest, budget, elapsed, missing)
         skipped += [(stage.name, reason) for stage, reason in step.skipped]
         assert step.start or not step.rest, (step, elapsed)
-        started += [(stage.name, elapsed, elapsed + min(limit, seconds(stage)) + CLEAN_UP * (seconds(stage) > limit)) for stage, limit in step.start]
+        started += [(stage.name, elapsed, elapsed + min(limit, seconds(stage)) + CLEAN_UP * (seconds(stage) > limit))
+                    for stage, limit in step.start]
         assert all(stage.least <= limit <= stage.most for stage, limit in step.start), step
         elapsed = max([elapsed, *(end for _, _, end in started[len(started) - len(step.start):])])
         rest = step.rest
@@ -115,8 +116,8 @@ def the_table_has_the_order_and_limits_that_its_budget_allows(_):
 
 # Predicted seconds on an H200 with 16 cores.
 PREDICTED = {"smoke": 10, "step": 48, "ops": 18, "loader": 66, "kernels": 50, "device": 60, "conformance": 90, "pixels": 40, "compile": 90, "nccl": 50,
-             "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90, "choices": 36, "decode": 130, "training": 200,
-             "system": 250, "programs": 180, "races": 300, "others": 300}
+             "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90, "choices": 36, "decode": 130,
+             "training": 200, "system": 250, "programs": 180, "races": 300, "others": 300}
 
 
 def the_most_informative_stages_fit_into_600_and_900_seconds(_):
@@ -148,7 +149,10 @@ def contained(folder, command, grace=0.2):
                             env={**os.environ, "MARK": str(folder)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder)
 
 
-STUBBORN = """(setsid bash -c 'trap "" TERM; touch ready; while :; do sleep 1; done' >/dev/null 2>&1 &); while [ ! -e ready ]; do sleep 0.01; done; """
+# Starts a process in another session that ignores SIGTERM; all end when the test's folder is removed.
+STUBBORN = """(setsid bash -c 'trap "" TERM; touch ready; while [ -e ready ]; do sleep 1; done' >/dev/null 2>&1 &)
+while [ ! -e ready ]; do sleep 0.01; done
+"""
 
 
 def no_process_outlives_its_command(folder):
@@ -162,7 +166,7 @@ def no_process_outlives_its_command(folder):
 
 
 def a_told_end_reaches_processes_that_ignore_it_or_changed_their_session(folder):
-    process = contained(folder, STUBBORN + "trap '' TERM; while :; do sleep 1; done")
+    process = contained(folder, STUBBORN + "trap '' TERM; while [ -e ready ]; do sleep 1; done")
     while not (folder / "ready").exists():
         time.sleep(0.01)
     process.terminate()
@@ -170,8 +174,10 @@ def a_told_end_reaches_processes_that_ignore_it_or_changed_their_session(folder)
     assert process.returncode == 128 + signal.SIGTERM and not started_by(folder), started_by(folder)
 
 
-def a_command_has_time_to_end_by_itself(folder):
-    process = contained(folder, "trap 'echo saved >saved; exit 0' TERM; touch ready; while :; do sleep 0.05; done", grace=60)
+def every_process_is_asked_to_end_and_has_time_for_it(folder):
+    """Also the child of one that goes on."""
+    (folder / "child").write_text("trap 'echo saved >saved; exit 0' TERM; touch ready; while [ -e ready ]; do sleep 0.05; done")
+    process = contained(folder, "trap : TERM; bash child", grace=1000)
     while not (folder / "ready").exists():
         time.sleep(0.01)
     process.terminate()
@@ -180,7 +186,7 @@ def a_command_has_time_to_end_by_itself(folder):
 
 
 def the_end_of_the_parent_ends_all(folder):
-    (folder / "command").write_text(STUBBORN + "sleep 1000")
+    (folder / "command").write_text(STUBBORN + "while [ -e ready ]; do sleep 1; done")
     parent = subprocess.Popen(["bash", "-c", f"'{sys.executable}' -I -S '{MACHINE}/contain.py' 0.2 $$ bash command; true"],
                               env={**os.environ, "MARK": str(folder)}, cwd=folder)
     while not (folder / "ready").exists():
@@ -221,9 +227,10 @@ def of_a_large_file_both_ends_are_kept(folder):
 
 
 def clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage(_):
-    lines = ["2026/11/29 10:00:00.000, 345, 3201, 90.1, 35, 0, 0x0000000000000001", "2026/11/29 10:00:01.000, 1980, 3201, 650.0, 61, 99, 0x0000000000000000",
-             "2026/11/29 10:00:02.000, 1900, 3201, 700.0, 63, 99, 0x0000000000000004", "2026/11/29 10:00:03.000, 1500, 3201, 500.0, 63, 99, 0x0000000000000040",
-             "[N/A], broken", "2026/11/29 10:00:04.0"]
+    lines = ["2026/11/29 10:00:00.000, 345, 3201, 90.1, 35, 0, 0x0000000000000001",
+             "2026/11/29 10:00:01.000, 1980, 3201, 650.0, 61, 99, 0x0000000000000000",
+             "2026/11/29 10:00:02.000, 1900, 3201, 700.0, 63, 99, 0x0000000000000004",
+             "2026/11/29 10:00:03.000, 1500, 3201, 500.0, 63, 99, 0x0000000000000040", "[N/A], broken", "2026/11/29 10:00:04.0"]
     found = gpu.samples("\n".join(lines))
     begin = found[0][0]
     assert len(found) == 4
@@ -237,8 +244,8 @@ def a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user(folder):
     folder.chmod(0o755)
     shutil.copy(MACHINE / "own_host.py", folder)
     for user in (os.getuid(), *((65534,) if os.getuid() == 0 else ())):
-        done = subprocess.run(["/usr/bin/python3", folder / "own_host.py", "bash", "-c", "hostname; id -u"], text=True, capture_output=True, user=user,
-                              group=user, extra_groups=[] if user else None, env={"PATH": "/usr/bin:/bin", "OMPI_COMM_WORLD_RANK": "3"}, cwd="/")
+        done = subprocess.run(["/usr/bin/python3", folder / "own_host.py", "bash", "-c", "hostname; id -u"], text=True, capture_output=True,
+                              user=user, group=user, extra_groups=[] if user else None, env={"PATH": "/usr/bin:/bin", "OMPI_COMM_WORLD_RANK": "3"}, cwd="/")
         if done.returncode == 77:
             raise Skipped(f"{done.stderr.strip()} (namespaces)")
         assert done.stdout.split() == ["rank-3", str(user)], done
@@ -257,8 +264,9 @@ def equal_code_has_equal_digests_wherever_it_is_in_its_file(_):
 if __name__ == "__main__":
     main([stages_start_in_their_order_while_time_is_left, a_stage_whose_needs_are_not_met_is_skipped_with_all_reasons,
           neighbours_that_share_the_machine_run_side_by_side_and_others_alone, random_tables_keep_order_and_budget_and_give_each_stage_one_fate,
-          the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds, no_process_outlives_its_command,
-          a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, a_command_has_time_to_end_by_itself, the_end_of_the_parent_ends_all,
+          the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds,
+          no_process_outlives_its_command,
+          a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, every_process_is_asked_to_end_and_has_time_for_it, the_end_of_the_parent_ends_all,
           an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
           clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage, a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user,
           equal_code_has_equal_digests_wherever_it_is_in_its_file])
