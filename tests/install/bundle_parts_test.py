@@ -101,7 +101,8 @@ def the_table_has_the_order_and_limits_that_its_budget_allows(_):
     for baseline, kernels in ((None, stages.ALL_KERNELS), ("/old", "lockstep.*(Apply)")):
         table = stages.table(stages.Setting(bundle="/new", python="python3", baseline=baseline, kernels=kernels))
         names = [stage.name for stage in table]
-        order = ["smoke", "step", "ops", "loader", "device", "nccl", "pytorch", "precisions", "profile", *(["memcheck"] if baseline else []), "choices"]
+        order = ["smoke", "step", "ops", "loader", "device", "nccl", "pytorch", "precisions", "profile",
+                 *(["memcheck"] if baseline else []), "choices"]
         assert [name for name in names if name in order] == order and len(set(names)) == len(names), names
         assert baseline or names.index("memcheck") > names.index("choices"), names
         assert all(0 < stage.least <= stage.most <= 600 and stage.parts for stage in table), table
@@ -115,8 +116,8 @@ def the_table_has_the_order_and_limits_that_its_budget_allows(_):
 
 
 # Predicted seconds on an H200 with 16 cores.
-PREDICTED = {"smoke": 10, "step": 48, "ops": 18, "loader": 66, "kernels": 50, "device": 60, "conformance": 90, "pixels": 40, "compile": 90, "nccl": 50,
-             "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90, "choices": 36, "decode": 130,
+PREDICTED = {"smoke": 10, "step": 48, "ops": 18, "loader": 66, "kernels": 50, "device": 60, "conformance": 90, "pixels": 40, "compile": 90,
+             "nccl": 50, "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90, "choices": 36, "decode": 130,
              "training": 200, "system": 250, "programs": 180, "races": 300, "others": 300}
 
 
@@ -245,7 +246,8 @@ def a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user(folder):
     shutil.copy(MACHINE / "own_host.py", folder)
     for user in (os.getuid(), *((65534,) if os.getuid() == 0 else ())):
         done = subprocess.run(["/usr/bin/python3", folder / "own_host.py", "bash", "-c", "hostname; id -u"], text=True, capture_output=True,
-                              user=user, group=user, extra_groups=[] if user else None, env={"PATH": "/usr/bin:/bin", "OMPI_COMM_WORLD_RANK": "3"}, cwd="/")
+                              user=user, group=user, extra_groups=[] if user else None, cwd="/",
+                              env={"PATH": "/usr/bin:/bin", "OMPI_COMM_WORLD_RANK": "3"})
         if done.returncode == 77:
             raise Skipped(f"{done.stderr.strip()} (namespaces)")
         assert done.stdout.split() == ["rank-3", str(user)], done
@@ -266,7 +268,8 @@ if __name__ == "__main__":
           neighbours_that_share_the_machine_run_side_by_side_and_others_alone, random_tables_keep_order_and_budget_and_give_each_stage_one_fate,
           the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds,
           no_process_outlives_its_command,
-          a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, every_process_is_asked_to_end_and_has_time_for_it, the_end_of_the_parent_ends_all,
+          a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, every_process_is_asked_to_end_and_has_time_for_it,
+          the_end_of_the_parent_ends_all,
           an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
           clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage, a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user,
           equal_code_has_equal_digests_wherever_it_is_in_its_file])
