@@ -23,7 +23,7 @@ class Setting:
     ncu: str = "ncu"
     sanitizer: str = "compute-sanitizer"
     kernels: str = ALL_KERNELS  # a regular expression: those whose memory is checked
-    baseline: str | None = None  # the folder of another bundle
+    baseline: str = ""  # the folder of another bundle
     small: bool = False
 
 

@@ -258,6 +258,7 @@ def unknown_stages_are_named(folder):
 
 if __name__ == "__main__":
     main([the_host_in_a_gpus_place_passes_every_stage, a_budget_decides_what_runs_and_what_is_left_out,
-          a_stage_over_its_limit_and_one_that_fails_let_the_others_run, a_stage_that_the_budget_cuts_off_has_not_failed, without_a_first_step_only_the_tests_run,
+          a_stage_over_its_limit_and_one_that_fails_let_the_others_run, a_stage_that_the_budget_cuts_off_has_not_failed,
+          without_a_first_step_only_the_tests_run,
           nothing_is_timed_beside_another_process_on_the_gpu, a_run_that_is_killed_at_any_stage_leaves_a_whole_archive_and_no_process,
           unknown_stages_are_named])
