@@ -233,7 +233,7 @@ def a_run_that_is_killed_at_any_stage_leaves_a_whole_archive_and_no_process(fold
         place = folder / f"{name}-{sent.name}"
         place.mkdir()
         (place / "bundle").symlink_to(folder / "bundle")
-        process = start(place, "--stages", f"smoke,{name}", speed=20, STAND_IN_HANGS=name)
+        process = start(place, "--stages", f"smoke,{name}", speed=20, STAND_IN_HANGS=name, TMPDIR=str(place))
         deadline = time.monotonic() + 100
         while not (place / "hangs").exists():
             assert time.monotonic() < deadline and process.poll() is None, process.communicate()[0]
