@@ -1,9 +1,9 @@
 #pragma once
 
-#include "gpu/kernels/host/host_stream.hpp"
 #include "host_device.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/norm_exchange.hpp"
+#include "run_in.hpp"
 
 #include <span>
 #include <thread>
