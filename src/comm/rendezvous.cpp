@@ -1,7 +1,6 @@
 #include "lockstep/comm/rendezvous.hpp"
 
 #include "lockstep/comm/mailbox.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
 #include "processor_name.hpp"
 
@@ -22,6 +21,7 @@ namespace {
 struct Announcement {
   int arrival = 0;
   int phase = 0;
+  int status = 0;
   int leader_count = 0;
   std::array<int, Rendezvous::most_leaders> leaders{};
   std::array<char, 508> text{};
@@ -29,6 +29,7 @@ struct Announcement {
 };
 struct Verdict {
   int ok = 0;
+  int status = static_cast<int>(ExitStatus::internal);
   std::array<char, 1020> text{};
   std::array<std::byte, Rendezvous::largest_payload> payload{};
 };
@@ -75,7 +76,7 @@ class Rendezvous::Meetings final {
     announcements[0] = mine;
     receive_announcements(announcements, Clock::now() + place.limit);
     Verdict verdict;
-    copy_text(fault(announcements, place), verdict.text);
+    copy_text(fault(announcements, place, verdict.status), verdict.text);
     verdict.ok = verdict.text[0] == '\0' ? 1 : 0;
     Verdict own;
     for (int peer = 0; peer < size(); ++peer) {
@@ -154,9 +155,9 @@ class Rendezvous::Meetings final {
     return payload;
   }
 
-  /// The error text; empty if all ranks arrived and succeeded.
+  /// The error text, with its status; empty if all ranks arrived and succeeded.
   [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& announcements,
-                                  const Place& place) const {
+                                  const Place& place, int& status) const {
     std::vector<std::string> missing;
     for (int peer = 0; peer < size(); ++peer) {
       if (!announcements[static_cast<std::size_t>(peer)]) missing.push_back(name(peer));
@@ -174,7 +175,9 @@ class Rendezvous::Meetings final {
         if (announcement->arrival != static_cast<int>(kind)) continue;
         if (first == nullptr || announcement->phase < first->phase) first = &*announcement;
       }
-      if (first != nullptr) return first->text.data();
+      if (first == nullptr) continue;
+      status = first->status;
+      return first->text.data();
     }
     return "";
   }
@@ -235,13 +238,14 @@ void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::by
   assert(payload.size() <= largest_payload && leaders.size() <= most_leaders);
   Announcement announcement{.arrival = static_cast<int>(mine.arrival),
                             .phase = mine.phase,
+                            .status = static_cast<int>(mine.status),
                             .leader_count = static_cast<int>(leaders.size())};
   std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
   std::copy(payload.begin(), payload.end(), announcement.payload.begin());
   copy_text(mine.text, announcement.text);
   const Verdict verdict = rank() == 0 ? meetings_->judge(place, announcement, payload.size())
                                       : meetings_->attend(place, announcement);
-  if (verdict.ok == 0) throw Error(ExitStatus::internal, verdict.text.data());
+  if (verdict.ok == 0) throw Error(static_cast<ExitStatus>(verdict.status), verdict.text.data());
   std::copy_n(verdict.payload.begin(), payload.size(), payload.begin());
 }
 

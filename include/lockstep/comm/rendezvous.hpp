@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/error.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -33,6 +35,7 @@ class Rendezvous final {
     std::string text = {};  ///< the error unless succeeded; truncated to 507 characters
     /// The phase reached: among equal arrivals, the one with the lowest phase is reported.
     int phase = 0;
+    ExitStatus status = ExitStatus::internal;  ///< of the error
   };
   struct Place {
     const char* name;                 ///< "the start of NCCL"
@@ -45,7 +48,7 @@ class Rendezvous final {
   /// Returns or throws on every rank that arrives, within about twice the limit. If all ranks
   /// arrive and succeed, `payload` receives rank 0's payload. With `leaders`, `payload` is split
   /// into as many equal blocks, and block k comes from rank leaders[k]. Otherwise throws the same
-  /// Error(internal) on all ranks: it names the ranks, with hosts, that did not arrive within the
+  /// Error on all ranks: it names the ranks, with hosts, that did not arrive within the
   /// limit after rank 0; if all arrived, it is the reported rank's text (the lowest such rank's).
   /// If rank 0 does not arrive, the error names rank 0. After an Error, do not call meet() again.
   void meet(const Place& place, const Outcome& mine, std::span<std::byte> payload = {},
