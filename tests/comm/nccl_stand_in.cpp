@@ -1,5 +1,7 @@
 #include "comm/nccl_stand_in.hpp"
 
+#include "lockstep/comm/element_size.hpp"
+
 #include <mpi.h>
 
 #include <algorithm>
@@ -161,7 +163,7 @@ NcclResult NcclStandIn::make(const StandInCollective::Work& work, NcclComm comm,
   auto* const found = find(comm);
   if (found == nullptr) return NcclResult::invalid_argument;
   using Kind = StandInCollective::Kind;
-  const std::size_t block = work.count * StandInCollective::size_of(work.type);
+  const std::size_t block = work.count * size_of(work.type);
   const std::size_t all = block * static_cast<std::size_t>(found->ranks());
   if (!is_registered(comm, work.from, work.kind == Kind::reduce_scatter ? all : block) ||
       !is_registered(comm, work.to, work.kind == Kind::all_gather ? all : block)) {
@@ -169,8 +171,8 @@ NcclResult NcclStandIn::make(const StandInCollective::Work& work, NcclComm comm,
   }
   return found->make(work, stream);
 }
-NcclResult NcclStandIn::all_reduce(const void* from, void* to, std::size_t count, NcclType type,
-                                   NcclOp op, NcclComm comm, CudaStream stream) {
+NcclResult NcclStandIn::all_reduce(const void* from, void* to, std::size_t count, ElementType type,
+                                   ReduceOp op, NcclComm comm, CudaStream stream) {
   return make({.kind = StandInCollective::Kind::all_reduce,
                .from = from,
                .to = to,
@@ -180,7 +182,8 @@ NcclResult NcclStandIn::all_reduce(const void* from, void* to, std::size_t count
               comm, stream);
 }
 NcclResult NcclStandIn::reduce_scatter(const void* from, void* to, std::size_t received_count,
-                                       NcclType type, NcclOp op, NcclComm comm, CudaStream stream) {
+                                       ElementType type, ReduceOp op, NcclComm comm,
+                                       CudaStream stream) {
   return make({.kind = StandInCollective::Kind::reduce_scatter,
                .from = from,
                .to = to,
@@ -190,7 +193,7 @@ NcclResult NcclStandIn::reduce_scatter(const void* from, void* to, std::size_t r
               comm, stream);
 }
 NcclResult NcclStandIn::all_gather(const void* from, void* to, std::size_t sent_count,
-                                   NcclType type, NcclComm comm, CudaStream stream) {
+                                   ElementType type, NcclComm comm, CudaStream stream) {
   return make({.kind = StandInCollective::Kind::all_gather,
                .from = from,
                .to = to,
@@ -198,7 +201,7 @@ NcclResult NcclStandIn::all_gather(const void* from, void* to, std::size_t sent_
                .type = type},
               comm, stream);
 }
-NcclResult NcclStandIn::broadcast(const void* from, void* to, std::size_t count, NcclType type,
+NcclResult NcclStandIn::broadcast(const void* from, void* to, std::size_t count, ElementType type,
                                   int root, NcclComm comm, CudaStream stream) {
   return make({.kind = StandInCollective::Kind::broadcast,
                .from = from,
@@ -216,19 +219,19 @@ NcclResult NcclStandIn::add_to_group(const StandInCollective::Part& part, NcclCo
   // Outside a group, a send and a receive would wait for each other.
   return grouping_ ? found->add_to_group(part, stream) : NcclResult::invalid_usage;
 }
-NcclResult NcclStandIn::send(const void* from, std::size_t count, NcclType type, int peer,
+NcclResult NcclStandIn::send(const void* from, std::size_t count, ElementType type, int peer,
                              NcclComm comm, CudaStream stream) {
   return add_to_group({.receives = false,
                        .memory = const_cast<void*>(from),
-                       .bytes = static_cast<int>(count * StandInCollective::size_of(type)),
+                       .bytes = static_cast<int>(count * size_of(type)),
                        .peer = peer},
                       comm, stream);
 }
-NcclResult NcclStandIn::recv(void* to, std::size_t count, NcclType type, int peer, NcclComm comm,
+NcclResult NcclStandIn::recv(void* to, std::size_t count, ElementType type, int peer, NcclComm comm,
                              CudaStream stream) {
   return add_to_group({.receives = true,
                        .memory = to,
-                       .bytes = static_cast<int>(count * StandInCollective::size_of(type)),
+                       .bytes = static_cast<int>(count * size_of(type)),
                        .peer = peer},
                       comm, stream);
 }

@@ -80,17 +80,18 @@ class NcclStandIn final : public NcclApi {
   NcclResult comm_window_register(NcclComm comm, void* memory, std::size_t bytes,
                                   NcclWindow* window) override;
   NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept override;
-  NcclResult all_reduce(const void* from, void* to, std::size_t count, NcclType type, NcclOp op,
+  NcclResult all_reduce(const void* from, void* to, std::size_t count, ElementType type,
+                        ReduceOp op, NcclComm comm, CudaStream stream) override;
+  NcclResult reduce_scatter(const void* from, void* to, std::size_t received_count,
+                            ElementType type, ReduceOp op, NcclComm comm,
+                            CudaStream stream) override;
+  NcclResult all_gather(const void* from, void* to, std::size_t sent_count, ElementType type,
                         NcclComm comm, CudaStream stream) override;
-  NcclResult reduce_scatter(const void* from, void* to, std::size_t received_count, NcclType type,
-                            NcclOp op, NcclComm comm, CudaStream stream) override;
-  NcclResult all_gather(const void* from, void* to, std::size_t sent_count, NcclType type,
-                        NcclComm comm, CudaStream stream) override;
-  NcclResult broadcast(const void* from, void* to, std::size_t count, NcclType type, int root,
+  NcclResult broadcast(const void* from, void* to, std::size_t count, ElementType type, int root,
                        NcclComm comm, CudaStream stream) override;
-  NcclResult send(const void* from, std::size_t count, NcclType type, int peer, NcclComm comm,
+  NcclResult send(const void* from, std::size_t count, ElementType type, int peer, NcclComm comm,
                   CudaStream stream) override;
-  NcclResult recv(void* to, std::size_t count, NcclType type, int peer, NcclComm comm,
+  NcclResult recv(void* to, std::size_t count, ElementType type, int peer, NcclComm comm,
                   CudaStream stream) override;
   NcclResult group_start() override;
   NcclResult group_end() override;

@@ -1,56 +1,10 @@
 #include "comm/stand_in_collective.hpp"
 
-#include <cstdlib>
+#include "lockstep/comm/element_size.hpp"
+
 #include <cstring>
 
 namespace lockstep::test {
-namespace {
-
-ElementType element_type_of(NcclType type) {
-  switch (type) {
-    case NcclType::u8:
-      return ElementType::u8;
-    case NcclType::i32:
-      return ElementType::i32;
-    case NcclType::i64:
-      return ElementType::i64;
-    case NcclType::u64:
-      return ElementType::u64;
-    case NcclType::f16:
-      return ElementType::f16;
-    case NcclType::f32:
-      return ElementType::f32;
-    case NcclType::f64:
-      return ElementType::f64;
-    case NcclType::bf16:
-      return ElementType::bf16;
-  }
-  std::abort();
-}
-ReduceOp reduce_op_of(NcclOp op) {
-  return op == NcclOp::sum ? ReduceOp::sum : op == NcclOp::min ? ReduceOp::min : ReduceOp::max;
-}
-
-}  // namespace
-
-std::size_t StandInCollective::size_of(NcclType type) {
-  switch (type) {
-    case NcclType::u8:
-      return 1;
-    case NcclType::f16:
-    case NcclType::bf16:
-      return 2;
-    case NcclType::i32:
-    case NcclType::f32:
-      return 4;
-    case NcclType::i64:
-    case NcclType::u64:
-    case NcclType::f64:
-      return 8;
-  }
-  std::abort();
-}
-
 void StandInCollective::abort() noexcept {
   aborted_ = true;
   if (device_.occupant == this) device_.occupant = nullptr;
@@ -69,7 +23,6 @@ bool StandInCollective::attempt() {
 
 bool StandInCollective::move() {
   const auto& [kind, from, to, count, type, op, root] = work;
-  const ElementType element = element_type_of(type);
   const auto ranks = static_cast<std::size_t>(mpi_.size());
   const auto all = count * ranks;
   const std::size_t bytes = count * size_of(type);
@@ -86,23 +39,22 @@ bool StandInCollective::move() {
     case Kind::all_reduce:
       if (!posted_) {
         if (source != result) std::memcpy(result, source, bytes);
-        request_ = mpi_.start_all_reduce_buffer({result, count, element}, reduce_op_of(op));
+        request_ = mpi_.start_all_reduce_buffer({result, count, type}, op);
       }
       break;
     case Kind::reduce_scatter:
       if (!posted_) {
-        request_ = mpi_.start_reduce_scatter_buffer({source, all, element},
-                                                    {result, count, element}, reduce_op_of(op));
+        request_ = mpi_.start_reduce_scatter_buffer({source, all, type}, {result, count, type}, op);
       }
       break;
     case Kind::all_gather:
       if (!posted_) {
-        request_ = mpi_.start_all_gather_buffer({source, count, element}, {result, all, element});
+        request_ = mpi_.start_all_gather_buffer({source, count, type}, {result, all, type});
       }
       break;
     case Kind::broadcast:
       if (source != result) std::memcpy(result, source, bytes);
-      mpi_.broadcast_buffer({result, count, element}, root);
+      mpi_.broadcast_buffer({result, count, type}, root);
       break;
     case Kind::group:
       if (!exchange()) return false;

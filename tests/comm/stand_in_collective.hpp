@@ -27,8 +27,8 @@ class StandInCollective final : public StandInTask {
     const void* from = nullptr;
     void* to = nullptr;
     std::size_t count = 0;
-    NcclType type = NcclType::u8;
-    NcclOp op = NcclOp::sum;
+    ElementType type = ElementType::u8;
+    ReduceOp op = ReduceOp::sum;
     int root = 0;
   };
   struct Part {
@@ -37,7 +37,6 @@ class StandInCollective final : public StandInTask {
     int bytes;
     int peer;
   };
-  [[nodiscard]] static std::size_t size_of(NcclType type);
 
   /// Increments `made` each time the collective completes.
   StandInCollective(Communicator& mpi, MPI_Comm peers, StandInDevice& device, int& made)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/cuda_api.hpp"
 
 #include <array>
@@ -21,17 +22,6 @@ enum class NcclResult : int {
   remote_error = 6,
   in_progress = 7,
 };
-enum class NcclType : int {
-  u8 = 1,
-  i32 = 2,
-  i64 = 4,
-  u64 = 5,
-  f16 = 6,
-  f32 = 7,
-  f64 = 8,
-  bf16 = 9
-};
-enum class NcclOp : int { sum = 0, max = 2, min = 3 };
 using NcclComm = void*;    ///< an ncclComm_t
 using NcclWindow = void*;  ///< an ncclWindow_t
 using NcclUniqueId = std::array<char, 128>;
@@ -82,19 +72,21 @@ class NcclApi : public CudaApi {
   virtual NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept = 0;
 
   [[nodiscard]] virtual NcclResult all_reduce(const void* from, void* to, std::size_t count,
-                                              NcclType type, NcclOp op, NcclComm comm,
+                                              ElementType type, ReduceOp op, NcclComm comm,
                                               CudaStream stream) = 0;
   [[nodiscard]] virtual NcclResult reduce_scatter(const void* from, void* to,
-                                                  std::size_t received_count, NcclType type,
-                                                  NcclOp op, NcclComm comm, CudaStream stream) = 0;
+                                                  std::size_t received_count, ElementType type,
+                                                  ReduceOp op, NcclComm comm,
+                                                  CudaStream stream) = 0;
   [[nodiscard]] virtual NcclResult all_gather(const void* from, void* to, std::size_t sent_count,
-                                              NcclType type, NcclComm comm, CudaStream stream) = 0;
+                                              ElementType type, NcclComm comm,
+                                              CudaStream stream) = 0;
   [[nodiscard]] virtual NcclResult broadcast(const void* from, void* to, std::size_t count,
-                                             NcclType type, int root, NcclComm comm,
+                                             ElementType type, int root, NcclComm comm,
                                              CudaStream stream) = 0;
-  [[nodiscard]] virtual NcclResult send(const void* from, std::size_t count, NcclType type,
+  [[nodiscard]] virtual NcclResult send(const void* from, std::size_t count, ElementType type,
                                         int peer, NcclComm comm, CudaStream stream) = 0;
-  [[nodiscard]] virtual NcclResult recv(void* to, std::size_t count, NcclType type, int peer,
+  [[nodiscard]] virtual NcclResult recv(void* to, std::size_t count, ElementType type, int peer,
                                         NcclComm comm, CudaStream stream) = 0;
   [[nodiscard]] virtual NcclResult group_start() = 0;
   [[nodiscard]] virtual NcclResult group_end() = 0;

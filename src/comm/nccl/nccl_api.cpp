@@ -20,17 +20,6 @@ static_assert(static_cast<int>(NcclResult::invalid_argument) == ncclInvalidArgum
 static_assert(static_cast<int>(NcclResult::invalid_usage) == ncclInvalidUsage);
 static_assert(static_cast<int>(NcclResult::remote_error) == ncclRemoteError);
 static_assert(static_cast<int>(NcclResult::in_progress) == ncclInProgress);
-static_assert(static_cast<int>(NcclType::u8) == ncclUint8);
-static_assert(static_cast<int>(NcclType::i32) == ncclInt32);
-static_assert(static_cast<int>(NcclType::i64) == ncclInt64);
-static_assert(static_cast<int>(NcclType::u64) == ncclUint64);
-static_assert(static_cast<int>(NcclType::f16) == ncclFloat16);
-static_assert(static_cast<int>(NcclType::f32) == ncclFloat32);
-static_assert(static_cast<int>(NcclType::f64) == ncclFloat64);
-static_assert(static_cast<int>(NcclType::bf16) == ncclBfloat16);
-static_assert(static_cast<int>(NcclOp::sum) == ncclSum);
-static_assert(static_cast<int>(NcclOp::max) == ncclMax);
-static_assert(static_cast<int>(NcclOp::min) == ncclMin);
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
 
 CudaResult result(cudaError_t code) noexcept {
@@ -50,11 +39,29 @@ cudaEvent_t as_event(CudaEvent event) noexcept {
 ncclComm_t as_comm(NcclComm comm) noexcept {
   return static_cast<ncclComm_t>(comm);
 }
-ncclDataType_t as_type(NcclType type) noexcept {
-  return static_cast<ncclDataType_t>(type);
+ncclDataType_t as_type(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::f32:
+      return ncclFloat32;
+    case ElementType::f64:
+      return ncclFloat64;
+    case ElementType::i32:
+      return ncclInt32;
+    case ElementType::i64:
+      return ncclInt64;
+    case ElementType::u8:
+      return ncclUint8;
+    case ElementType::u64:
+      return ncclUint64;
+    case ElementType::bf16:
+      return ncclBfloat16;
+    case ElementType::f16:
+      return ncclFloat16;
+  }
+  return ncclUint8;
 }
-ncclRedOp_t as_op(NcclOp op) noexcept {
-  return static_cast<ncclRedOp_t>(op);
+ncclRedOp_t as_op(ReduceOp op) noexcept {
+  return op == ReduceOp::sum ? ncclSum : op == ReduceOp::min ? ncclMin : ncclMax;
 }
 
 ncclUniqueId as_id(const NcclUniqueId& id) noexcept {
@@ -227,31 +234,32 @@ class LibraryApi final : public NcclApi {
     return result(newer_.window_deregister(as_comm(comm), window));
   }
 
-  NcclResult all_reduce(const void* from, void* to, std::size_t count, NcclType type, NcclOp op,
-                        NcclComm comm, CudaStream stream) override {
+  NcclResult all_reduce(const void* from, void* to, std::size_t count, ElementType type,
+                        ReduceOp op, NcclComm comm, CudaStream stream) override {
     return result(
         ncclAllReduce(from, to, count, as_type(type), as_op(op), as_comm(comm), as_stream(stream)));
   }
-  NcclResult reduce_scatter(const void* from, void* to, std::size_t received_count, NcclType type,
-                            NcclOp op, NcclComm comm, CudaStream stream) override {
+  NcclResult reduce_scatter(const void* from, void* to, std::size_t received_count,
+                            ElementType type, ReduceOp op, NcclComm comm,
+                            CudaStream stream) override {
     return result(ncclReduceScatter(from, to, received_count, as_type(type), as_op(op),
                                     as_comm(comm), as_stream(stream)));
   }
-  NcclResult all_gather(const void* from, void* to, std::size_t sent_count, NcclType type,
+  NcclResult all_gather(const void* from, void* to, std::size_t sent_count, ElementType type,
                         NcclComm comm, CudaStream stream) override {
     return result(
         ncclAllGather(from, to, sent_count, as_type(type), as_comm(comm), as_stream(stream)));
   }
-  NcclResult broadcast(const void* from, void* to, std::size_t count, NcclType type, int root,
+  NcclResult broadcast(const void* from, void* to, std::size_t count, ElementType type, int root,
                        NcclComm comm, CudaStream stream) override {
     return result(
         ncclBroadcast(from, to, count, as_type(type), root, as_comm(comm), as_stream(stream)));
   }
-  NcclResult send(const void* from, std::size_t count, NcclType type, int peer, NcclComm comm,
+  NcclResult send(const void* from, std::size_t count, ElementType type, int peer, NcclComm comm,
                   CudaStream stream) override {
     return result(ncclSend(from, count, as_type(type), peer, as_comm(comm), as_stream(stream)));
   }
-  NcclResult recv(void* to, std::size_t count, NcclType type, int peer, NcclComm comm,
+  NcclResult recv(void* to, std::size_t count, ElementType type, int peer, NcclComm comm,
                   CudaStream stream) override {
     return result(ncclRecv(to, count, as_type(type), peer, as_comm(comm), as_stream(stream)));
   }

@@ -5,7 +5,6 @@
 #include "../slot_pool.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "nccl_links.hpp"
-#include "nccl_types.hpp"
 
 #include <algorithm>
 #include <array>
@@ -58,8 +57,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   void broadcast_buffer(MutableBuffer buffer, int root) override {
     block_on(buffer.count, "ncclBroadcast", [&] {
-      return api_.broadcast(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type), root,
-                            link_.get(), links_->stream());
+      return api_.broadcast(buffer.data, buffer.data, buffer.count, buffer.type, root, link_.get(),
+                            links_->stream());
     });
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
@@ -72,13 +71,11 @@ class NcclCommunicator final : public DeviceCommunicator {
     const std::size_t bytes = mine.count * size_of(mine.type);
     block_on(mine.count, "a gather of ncclSend and ncclRecv", [&] {
       return grouped([&](auto&& add) {
-        add(api_.send(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
-                      links_->stream()));
+        add(api_.send(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
         for (int peer = 0; rank_ == root && peer < size_; ++peer) {
           std::byte* const block =
               static_cast<std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.recv(block, mine.count, nccl_type(mine.type), peer, link_.get(),
-                        links_->stream()));
+          add(api_.recv(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
         }
       });
     });
@@ -90,11 +87,9 @@ class NcclCommunicator final : public DeviceCommunicator {
         for (int peer = 0; rank_ == root && peer < size_; ++peer) {
           const std::byte* const block =
               static_cast<const std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.send(block, mine.count, nccl_type(mine.type), peer, link_.get(),
-                        links_->stream()));
+          add(api_.send(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
         }
-        add(api_.recv(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
-                      links_->stream()));
+        add(api_.recv(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
       });
     });
   }
@@ -194,15 +189,15 @@ class NcclCommunicator final : public DeviceCommunicator {
     request.slot = -1;
   }
   [[nodiscard]] NcclResult all_reduce(MutableBuffer buffer, ReduceOp op) {
-    return api_.all_reduce(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type),
-                           nccl_op(op), link_.get(), links_->stream());
+    return api_.all_reduce(buffer.data, buffer.data, buffer.count, buffer.type, op, link_.get(),
+                           links_->stream());
   }
   [[nodiscard]] NcclResult reduce_scatter(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
-    return api_.reduce_scatter(all.data, mine.data, mine.count, nccl_type(mine.type), nccl_op(op),
-                               link_.get(), links_->stream());
+    return api_.reduce_scatter(all.data, mine.data, mine.count, mine.type, op, link_.get(),
+                               links_->stream());
   }
   [[nodiscard]] NcclResult all_gather(ConstBuffer mine, MutableBuffer all) {
-    return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_.get(),
+    return api_.all_gather(mine.data, all.data, mine.count, mine.type, link_.get(),
                            links_->stream());
   }
 
