@@ -259,7 +259,11 @@ class CudaCompute final : public Compute, private NormExchange {
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
-    if (host_.size() > 1 && uses_nccl(options)) all_reduce_ = "NCCL";
+    NcclSettings settings;
+    if (uses_nccl(options)) {
+      settings = nccl_settings(module_.nccl_version(), options.deterministic, nccl_variables());
+      if (host_.size() > 1) all_reduce_ = settings.text;
+    }
     // A single rank reduces nothing, but with sharding it copies its shards into place.
     const bool is_sharded = !options.units.rule.unit_of.empty();
     const bool moves = host_.size() > 1 || is_sharded;
@@ -286,7 +290,8 @@ class CudaCompute final : public Compute, private NormExchange {
     rendezvous_ = std::make_unique<Rendezvous>();
     communicators_ = module_.make_nccl(
         *device_, *rendezvous_, ranks_.sets,
-        {.start_limit = options.nccl_start_limit.count() > 0 ? options.nccl_start_limit
+        {.settings = std::move(settings),
+         .start_limit = options.nccl_start_limit.count() > 0 ? options.nccl_start_limit
                                                              : nccl_start_limit(host_.size()),
          .limit_option = "--nccl-start-seconds",
          .wait_limit = options.wait_limit,

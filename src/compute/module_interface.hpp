@@ -67,6 +67,8 @@ struct ModuleTable {
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
                                                const ArenaLayout& layout,
                                                const SumOverRanks& sum_norms);
+  /// NcclApi::version().
+  int (*nccl_version)();
   /// As make_nccl_communicators. Collective. `device` and `rendezvous` must outlive the result.
   std::vector<std::unique_ptr<DeviceCommunicator>> (*make_nccl)(
       Device& device, Rendezvous& rendezvous, std::span<const std::vector<int>> sets,

@@ -47,8 +47,11 @@ double GpuProbe::measure(std::chrono::duration<double> limit) {
   Rendezvous rendezvous;
   std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
   std::iota(all.begin(), all.end(), 0);
-  const auto made = module_.make_nccl(*device_, rendezvous, std::span(&all, 1),
-                                      {.start_limit = timeout, .wait_limit = timeout});
+  const auto made =
+      module_.make_nccl(*device_, rendezvous, std::span(&all, 1),
+                        {.settings = nccl_settings(module_.nccl_version(), false, nccl_variables()),
+                         .start_limit = timeout,
+                         .wait_limit = timeout});
   const auto& nccl = made.front();
   const auto reduce = [&] {
     nccl->all_reduce_buffer({values_.data(), values_.size(), ElementType::f32}, ReduceOp::sum);

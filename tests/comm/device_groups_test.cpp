@@ -97,24 +97,18 @@ BOOST_AUTO_TEST_CASE(an_older_nccl_starts_with_one_id) {
   check_steps(rig);
 }
 
-BOOST_AUTO_TEST_CASE(ranks_with_different_versions_of_nccl_agree_or_are_named) {
-  for (const int older : {0, Rendezvous().size() - 1}) {
-    Rig rig(usual_size(), 20s);
-    rig.ranks_per_id = 1;
-    rig.nccl.faults.no_scalable_init = rig.rank() == older;
+BOOST_AUTO_TEST_CASE(ranks_with_other_settings_than_rank_0_are_named) {
+  Rig rig(usual_size(), 20s);
+  if (rig.is_last()) rig.settings = "NCCL 2.28.9, NCCL_NVLS_ENABLE=1";
 
-    const auto error = rig.error_of([&] { rig.make(); });
+  const auto error = rig.error_of([&] { rig.make(); });
 
-    BOOST_TEST(error.has_value() == (older > 0));
-    if (error) {
-      BOOST_TEST(std::string(error->what())
-                     .starts_with("NCCL on " + rig.rendezvous.name(older) +
-                                  " is older than 2.23, but on " + rig.rendezvous.name(0)));
-    } else {
-      BOOST_TEST(rig.nccl.counts().scalable == 0);
-      check_steps(rig);
-    }
-  }
+  BOOST_TEST_REQUIRE(error.has_value());
+  BOOST_TEST((error->status() == ExitStatus::usage));
+  BOOST_TEST(std::string(error->what())
+                 .starts_with(rig.rendezvous.name(rig.last()) +
+                              " has NCCL 2.28.9, NCCL_NVLS_ENABLE=1, but " +
+                              rig.rendezvous.name(0) + " has NCCL 2.28.9 ("));
 }
 
 BOOST_AUTO_TEST_CASE(more_ids_than_fit_in_a_message_are_exchanged) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "comm/nccl_stand_in.hpp"
+#include "comm/test_seeds.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
@@ -18,6 +19,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,7 @@ struct Unit {
 struct GroupsRig {
   GroupsRig(int group_size, std::chrono::milliseconds limit_of_waits)
       : limit(limit_of_waits), sets(sets_of(rendezvous, group_size)), nccl(sets) {
+    nccl.vary(soak_seed());
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
     for (std::size_t part : {100U, 7U, 33U}) {
       units.emplace_back(group_size, rendezvous.rank() % group_size, part);
@@ -63,11 +66,13 @@ struct GroupsRig {
   }
   void make() {
     comms = make_nccl_communicators(nccl, rendezvous, compute, sets,
-                                    {.start_limit = limit,
+                                    {.settings = {.text = settings},
+                                     .start_limit = limit,
                                      .limit_option = "--limit",
                                      .wait_limit = limit,
                                      .ranks_per_id = ranks_per_id,
                                      .progress = &progress});
+    nccl.count_from_here();
   }
   /// Uses communicators that stage through host memory instead.
   void make_staged() {
@@ -138,6 +143,7 @@ struct GroupsRig {
   std::vector<Unit> units;  // declared before `nccl`, which the buffers must outlive
   std::array<float, 5> tail{};
   int ranks_per_id = 128;
+  std::string settings = "NCCL 2.28.9";
   DeviceProgress progress;
   NcclStandIn nccl;
   CudaStream compute = nullptr;

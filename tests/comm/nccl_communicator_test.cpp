@@ -5,11 +5,15 @@
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
 #include "comm/sharded_step.hpp"
+#include "comm/test_seeds.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -22,9 +26,17 @@ namespace {
 
 /// A stand-in, a compute stream and a communicator over them.
 struct Fixture {
-  Fixture() {
+  /// 0: what NCCL leaves open does not vary.
+  explicit Fixture(std::uint64_t seed = 0) {
+    nccl.vary(seed);
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
     comm = make_nccl_communicator(nccl, rendezvous, compute, {.progress = &progress});
+    nccl.count_from_here();
+  }
+  [[nodiscard]] std::vector<int> all_ranks() const {
+    std::vector<int> ranks(static_cast<std::size_t>(rendezvous.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
   }
   [[nodiscard]] MutableBuffer on_device(std::vector<float>& values) const {
     return {device_address(values.data()), values.size(), ElementType::f32};
@@ -118,6 +130,7 @@ BOOST_FIXTURE_TEST_CASE(requests_complete_in_any_order_and_slots_are_reused, Fix
   for (std::size_t i = 0; i < 9; ++i) buffers.emplace_back(1 + i * 503, static_cast<float>(i));
   for (int step = 0; step < 3; ++step) {
     std::vector<Request> requests;
+    requests.reserve(buffers.size());
     for (auto& buffer : buffers)
       requests.push_back(comm->start_all_reduce_buffer(on_device(buffer), ReduceOp::max));
     for (std::size_t i = 9; i-- > 0;) {
@@ -190,6 +203,7 @@ BOOST_FIXTURE_TEST_CASE(destruction_finalizes_nccl_and_frees_everything, Fixture
   BOOST_TEST(nccl.counts().registered == 2);
   BOOST_TEST(nccl.counts().windows == 1);
   BOOST_TEST(nccl.counts().unknown == 0);
+  BOOST_TEST(nccl.counts().misuses == 0);
   BOOST_TEST(arena.use_count() == 2);  // kept alive while NCCL has it registered
 
   comm.reset();
@@ -220,6 +234,51 @@ BOOST_FIXTURE_TEST_CASE(without_nccl_windows_each_rank_registers_its_memory, Fix
   BOOST_TEST(nccl.counts().aborted == 0);
 }
 
+BOOST_FIXTURE_TEST_CASE(memory_is_no_window_if_settings_forbid_windows, Fixture) {
+  comm.reset();
+  nccl.add(std::vector<std::vector<int>>{all_ranks()});
+  comm = make_nccl_communicator(nccl, rendezvous, compute, {.settings = {.windows = false}});
+  const auto arena = std::make_shared<std::vector<float>>(100, 1.0F);
+
+  comm->register_memory({.bytes = bytes_on_device(*arena), .owner = arena, .symmetric = true});
+
+  BOOST_TEST(nccl.counts().registered == 1);
+  BOOST_TEST(nccl.counts().windows == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_suite_passes_whatever_nccl_leaves_open) {
+  for (const std::uint64_t seed : seeds()) {
+    BOOST_TEST_CONTEXT("LOCKSTEP_TEST_SEEDS=" << seed) {
+      const auto arena = std::make_shared<std::vector<float>>(100, 1.0F);
+      const auto own = std::make_shared<std::vector<float>>(10, 1.0F);
+      Fixture rig(seed);
+      OnDevice host_side(*rig.comm);
+      check_communicator(host_side, {0, 17, 1000});
+      check_many_requests(host_side);
+      check_sharded_step(*rig.comm, rig.nccl.queues, rig.compute);
+
+      rig.comm->register_memory(
+          {.bytes = Fixture::bytes_on_device(*arena), .owner = arena, .symmetric = true});
+      rig.comm->register_memory({.bytes = Fixture::bytes_on_device(*own), .owner = own});
+      const int windows = rig.nccl.counts().windows;
+      const int most = make_mpi_communicator()->all_reduce_value(windows, ReduceOp::max);
+      rig.comm->all_reduce_buffer(rig.on_device(*arena), ReduceOp::sum);
+
+      BOOST_TEST(windows == most);
+      BOOST_TEST(rig.nccl.counts().registered == 2);
+      BOOST_TEST((*arena)[99] == static_cast<float>(rig.comm->size()));
+      rig.comm.reset();
+      rig.nccl.stream_destroy(rig.compute);
+      BOOST_TEST(rig.nccl.counts().misuses == 0);
+      BOOST_TEST(rig.nccl.counts().registered == 0);
+      BOOST_TEST(rig.nccl.counts().destroyed == 1);
+      BOOST_TEST(rig.nccl.counts().aborted == 0);
+      BOOST_TEST(rig.nccl.counts().allocated == 0);
+      BOOST_TEST(rig.nccl.queues.live() == 0);
+    }
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(collectives_are_counted_when_queued_reached_and_completed, Fixture) {
   // More than have events of their own.
   for (const std::uint64_t count : {2U, 600U}) {
@@ -228,6 +287,7 @@ BOOST_FIXTURE_TEST_CASE(collectives_are_counted_when_queued_reached_and_complete
     Gate gate;
     nccl.queues.queue(compute, gate);
     std::vector<Request> requests;
+    requests.reserve(values.size());
     for (auto& each : values) {
       requests.push_back(comm->start_all_reduce_buffer(on_device(each), ReduceOp::sum));
     }

@@ -1,6 +1,7 @@
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/sharded_step.hpp"
+#include "comm/test_seeds.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -41,10 +42,14 @@ bool says(const std::optional<Error>& error, const std::string& text) {
 }
 
 struct Fixture {
-  Fixture() { BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success)); }
+  Fixture() {
+    nccl.vary(soak_seed());
+    BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
+  }
   void make(std::chrono::milliseconds limit) {
     comm = make_nccl_communicator(nccl, rendezvous, compute,
                                   {.start_limit = limit, .wait_limit = limit});
+    nccl.count_from_here();
   }
   [[nodiscard]] Request start() { return comm->start_all_reduce_buffer(buffer, ReduceOp::sum); }
   [[nodiscard]] bool is_last() const { return rendezvous.rank() == rendezvous.size() - 1; }
@@ -87,8 +92,9 @@ BOOST_FIXTURE_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_by_the_others, 
   const auto begin = Clock::now();
   std::optional<Error> error;
   if (is_last() && rendezvous.size() > 1) {
-    // It joins the rendezvous, receives the id, and is lost.
+    // It compares settings, receives the id, and is lost.
     NcclUniqueId id{};
+    rendezvous.meet({"the start of NCCL", 20s}, {});
     rendezvous.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(id)));
   } else if (rendezvous.size() > 1) {
     error = error_of([&] { make(500ms); });
@@ -119,6 +125,70 @@ BOOST_FIXTURE_TEST_CASE(a_failed_start_is_reported_on_all_ranks, Fixture) {
   BOOST_TEST(says(error, "ncclCommInitRankConfig failed on " + last() +
                              " (NCCL error 2: the stand-in was told to)"));
   BOOST_TEST(nccl.counts().aborted == (is_last() ? 0 : 1));
+}
+
+BOOST_AUTO_TEST_CASE(a_first_collective_that_does_not_end_fails_the_start) {
+  for (const int hanging : {0, 1}) {
+    Fixture rig;
+    if (rig.is_last()) rig.nccl.faults.hanging = hanging;
+    const auto begin = Clock::now();
+
+    const auto error = error_of([&] { rig.make(500ms); });
+
+    BOOST_TEST(says(error, "NCCL did not connect rank 0 "));
+    BOOST_TEST(says(error, "within 0.5 s (it does not reach another rank)"));
+    BOOST_TEST(rig.nccl.counts().aborted == 1);
+    BOOST_TEST((Clock::now() - begin < 10s));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_asynchronous_error_in_a_first_collective_fails_the_start) {
+  for (const int before : {0, 1}) {
+    Fixture rig;
+    if (rig.is_last()) rig.nccl.faults.error_after = before;
+
+    const auto error = error_of([&] { rig.make(1s); });
+
+    BOOST_TEST(says(error, " failed on " + rig.last() + " (NCCL error 6"));
+    BOOST_TEST(rig.nccl.counts().aborted == 1);
+    BOOST_TEST(rig.nccl.counts().misuses == 0);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_device_failure_in_a_first_collective_is_reported_on_all_ranks, Fixture) {
+  nccl.faults.device_fails = is_last();
+
+  const auto error = error_of([&] { make(500ms); });
+
+  BOOST_TEST(says(error, "cudaStreamQuery failed on " + last() + " (CUDA error 700)"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_lost_before_its_first_collective_is_named_by_the_others, Fixture) {
+  if (rendezvous.size() == 1) return;
+  const auto begin = Clock::now();
+  if (is_last()) {
+    NcclUniqueId id{};
+    rendezvous.meet({"the start of NCCL", 20s}, {});
+    rendezvous.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(id)));
+    NcclComm ready = nullptr;
+    NcclResult state = nccl.comm_init_rank_config(&ready, rendezvous.size(), id, rendezvous.rank(),
+                                                  {.blocking = false});
+    while (state == NcclResult::in_progress) {
+      BOOST_TEST_REQUIRE((nccl.comm_get_async_error(ready, &state) == NcclResult::success));
+    }
+    BOOST_TEST((state == NcclResult::success));
+    // It is lost before this begins, which the stand-in makes up for at its end.
+    static_cast<void>(nccl.all_reduce(buffer.data, buffer.data, 1, ElementType::u8, ReduceOp::max,
+                                      ready, compute));
+    return;
+  }
+
+  const auto error = error_of([&] { make(500ms); });
+
+  BOOST_TEST(says(error, last() + " did not come to the end of NCCL's start"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+  BOOST_TEST((Clock::now() - begin < 10s));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_device_failure_before_the_start_is_reported_on_all_ranks, Fixture) {

@@ -31,10 +31,18 @@ NcclStandIn::~NcclStandIn() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+void NcclStandIn::vary(std::uint64_t seed) {
+  if (seed == 0) return;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  variation_ = StandInVariation(seed, rank);
+}
+
 StandInCommunicator* NcclStandIn::find(NcclComm comm) noexcept {
   for (StandInCommunicator& communicator : communicators_) {
     if (comm == &communicator) return &communicator;
   }
+  ++counts_.misuses;
   return nullptr;
 }
 
@@ -118,38 +126,46 @@ NcclResult NcclStandIn::mem_free(void* memory) noexcept {
   device_release(memory);
   return NcclResult::success;
 }
-NcclResult NcclStandIn::comm_register(NcclComm comm, void* memory, std::size_t bytes,
-                                      void** handle) {
+NcclResult NcclStandIn::add_memory(NcclComm comm, void* memory, std::size_t bytes) {
   auto* const found = find(comm);
   if (found == nullptr || !is_device_address(memory)) return NcclResult::invalid_argument;
   if (const auto refused = found->require_ready(); refused != NcclResult::success) return refused;
   registered_.push_back({comm, static_cast<std::byte*>(memory), bytes});
   ++counts_.registered;
-  *handle = memory;
   return NcclResult::success;
 }
-NcclResult NcclStandIn::comm_deregister(NcclComm comm, void* handle) noexcept {
+NcclResult NcclStandIn::remove_memory(NcclComm comm, void* handle) noexcept {
+  auto* const of = find(comm);
   const auto found = std::ranges::find_if(registered_, [&](const Registered& each) {
     return each.comm == comm && each.memory == handle;
   });
-  if (found == registered_.end()) return NcclResult::invalid_argument;
+  if (of == nullptr || found == registered_.end()) return NcclResult::invalid_argument;
+  if (const auto refused = of->require_ready(); refused != NcclResult::success) return refused;
   registered_.erase(found);
   --counts_.registered;
-  return NcclResult::success;
+  return of->register_memory(0, nullptr, nullptr);
+}
+NcclResult NcclStandIn::comm_register(NcclComm comm, void* memory, std::size_t bytes,
+                                      void** handle) {
+  const NcclResult result = add_memory(comm, memory, bytes);
+  return result == NcclResult::success ? find(comm)->register_memory(0, handle, memory) : result;
+}
+NcclResult NcclStandIn::comm_deregister(NcclComm comm, void* handle) noexcept {
+  return remove_memory(comm, handle);
 }
 NcclResult NcclStandIn::comm_window_register(NcclComm comm, void* memory, std::size_t bytes,
                                              NcclWindow* window) {
-  if (!faults.no_windows) {
-    const NcclResult result = comm_register(comm, memory, bytes, window);
-    if (result != NcclResult::success) return result;
-    ++counts_.windows;
-  }
-  return find(comm)->begin_settling();
+  const bool refuses = variation_.refuses_window(faults.no_windows);
+  auto* const found = find(comm);
+  if (found == nullptr) return NcclResult::invalid_argument;
+  const NcclResult result = refuses ? found->require_ready() : add_memory(comm, memory, bytes);
+  if (result != NcclResult::success) return result;
+  if (!refuses) ++counts_.windows;
+  return found->register_memory(faults.settle_polls, window, refuses ? nullptr : memory);
 }
 NcclResult NcclStandIn::comm_window_deregister(NcclComm comm, NcclWindow window) noexcept {
-  const NcclResult result = comm_deregister(comm, window);
-  if (result == NcclResult::success) --counts_.windows;
-  return result;
+  --counts_.windows;
+  return remove_memory(comm, window);
 }
 
 bool NcclStandIn::is_registered(NcclComm comm, const void* memory, std::size_t bytes) const {
@@ -165,8 +181,11 @@ NcclResult NcclStandIn::make(const StandInCollective::Work& work, NcclComm comm,
   using Kind = StandInCollective::Kind;
   const std::size_t block = work.count * size_of(work.type);
   const std::size_t all = block * static_cast<std::size_t>(found->ranks());
-  if (!is_registered(comm, work.from, work.kind == Kind::reduce_scatter ? all : block) ||
-      !is_registered(comm, work.to, work.kind == Kind::all_gather ? all : block)) {
+  // Barriers reduce a byte of other memory.
+  const bool is_token = work.count == 1 && work.type == ElementType::u8;
+  if (!is_token &&
+      (!is_registered(comm, work.from, work.kind == Kind::reduce_scatter ? all : block) ||
+       !is_registered(comm, work.to, work.kind == Kind::all_gather ? all : block))) {
     ++counts_.unknown;
   }
   return found->make(work, stream);

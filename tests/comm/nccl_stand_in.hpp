@@ -5,6 +5,7 @@
 #include "lockstep/comm/nccl_api.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <string>
@@ -39,7 +40,12 @@ class NcclStandIn final : public NcclApi {
 
   Faults faults;
   StandInQueues queues;
+  /// Draws what NCCL leaves open from `seed`: how many queries a call needs, what it returns until
+  /// then, which ranks get a window, and how long a collective takes. 0: nothing varies.
+  void vary(std::uint64_t seed);
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
+  /// Counts collectives from here on, for faults too.
+  void count_from_here() { counts_.submitted = counts_.collectives = 0; }
 
   CudaResult stream_create(CudaStream* stream) override;
   void stream_destroy(CudaStream stream) noexcept override;
@@ -60,6 +66,7 @@ class NcclStandIn final : public NcclApi {
                             CudaStream stream) override;
   std::string error_string(CudaResult result) const override;
 
+  int version() const override { return 22809; }
   NcclResult get_unique_id(NcclUniqueId* id) override;
   NcclResult comm_init_rank_config(NcclComm* comm, int ranks, const NcclUniqueId& id, int rank,
                                    const NcclConfig& config) override;
@@ -106,6 +113,8 @@ class NcclStandIn final : public NcclApi {
   };
   /// Null if `comm` is not one of its communicators.
   [[nodiscard]] StandInCommunicator* find(NcclComm comm) noexcept;
+  [[nodiscard]] NcclResult add_memory(NcclComm comm, void* memory, std::size_t bytes);
+  [[nodiscard]] NcclResult remove_memory(NcclComm comm, void* handle) noexcept;
   [[nodiscard]] NcclResult start(NcclComm* comm, int ranks, std::span<const NcclUniqueId> ids,
                                  int rank, const NcclConfig& config);
   [[nodiscard]] bool is_registered(NcclComm comm, const void* memory, std::size_t bytes) const;
@@ -117,7 +126,9 @@ class NcclStandIn final : public NcclApi {
   void wait_for_device();
 
   Counts counts_;
-  StandInCommunicator::Shared shared_{.queues = queues, .faults = faults, .counts = counts_};
+  StandInVariation variation_;
+  StandInCommunicator::Shared shared_{
+      .queues = queues, .faults = faults, .counts = counts_, .variation = variation_};
   std::deque<StandInCommunicator> communicators_;
   std::vector<Registered> registered_;
   std::size_t started_ = 0;

@@ -8,6 +8,7 @@ namespace {
 
 constexpr CudaResult invalid_value{1};
 constexpr CudaResult memory_allocation{2};
+constexpr CudaResult illegal_address{700};
 constexpr CudaResult capture_unsupported{900};
 
 }  // namespace
@@ -21,6 +22,7 @@ void NcclStandIn::stream_destroy(CudaStream stream) noexcept {
 }
 CudaResult NcclStandIn::stream_query(CudaStream stream) {
   if (queues.capturing) return capture_unsupported;
+  if (faults.device_fails) return illegal_address;
   return queues.is_idle(stream) ? CudaResult::success : CudaResult::not_ready;
 }
 CudaResult NcclStandIn::stream_is_capturing(CudaStream /*stream*/, bool* capturing) {

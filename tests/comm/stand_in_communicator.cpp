@@ -42,11 +42,11 @@ void StandInCommunicator::post_start() {
 }
 
 NcclResult StandInCommunicator::init(int ranks, std::string_view ids, int rank) {
-  if (state_ != State::absent) return NcclResult::invalid_usage;
+  if (state_ != State::absent) return misused(NcclResult::invalid_usage);
   if (ranks != mpi_->size() || rank != mpi_->rank()) return NcclResult::invalid_argument;
   if (is_told(shared_.faults.init_fails)) return NcclResult::system_error;
   state_ = State::starting;
-  polls_left_ = shared_.faults.init_polls;
+  polls_left_ = shared_.variation.polls(shared_.faults.init_polls);
   const auto hash = static_cast<std::int64_t>(std::hash<std::string_view>{}(ids) >> 2U);
   meeting_[0] = hash;
   meeting_[1] = -hash;
@@ -63,12 +63,21 @@ NcclResult StandInCommunicator::split(StandInCommunicator& child, int color, int
   if (result != NcclResult::in_progress) return result;
   child_ = &child;
   made_ = made;
-  state_ = State::splitting;
-  return result;
+  return begin(State::splitting, 1);
 }
 
 NcclResult StandInCommunicator::get_async_error(NcclResult* state) {
-  if (state_ == State::absent) return NcclResult::invalid_argument;
+  if (state_ == State::absent) return misused(NcclResult::invalid_argument);
+  if (is_told(shared_.faults.error_in == state_)) {
+    *state = NcclResult::remote_error;
+    return NcclResult::success;
+  }
+  if (state_ == State::splitting && shared_.variation.hands_over_early()) {
+    state_ = State::ready;
+    *made_ = child_;
+    *state = NcclResult::success;
+    return NcclResult::success;
+  }
   if (state_ == State::splitting) {
     const NcclResult result = child_->get_async_error(state);
     if (result != NcclResult::success || *state == NcclResult::in_progress) return result;
@@ -92,37 +101,59 @@ NcclResult StandInCommunicator::get_async_error(NcclResult* state) {
              (state_ == State::finalizing && is_told(shared_.faults.finalize_hangs))) {
     return NcclResult::success;
   }
-  if (settling_ != nullptr) shared_.queues.queue(settling_stream_, *settling_);
-  settling_ = nullptr;
+  settle();
   if (*state == NcclResult::in_progress) *state = NcclResult::success;
-  if (state_ != State::finalizing) state_ = State::ready;
   return NcclResult::success;
 }
 
-NcclResult StandInCommunicator::require_ready() const {
-  return state_ == State::ready ? NcclResult::success : NcclResult::invalid_usage;
+NcclResult StandInCommunicator::begin(State state, int polls) {
+  // An error shows in a query.
+  if (is_told(shared_.faults.error_in == state)) polls = std::max(polls, 1);
+  state_ = state;
+  polls_left_ = polls;
+  if (polls == 0) settle();
+  const bool early = polls == 0 || shared_.variation.succeeds_early(shared_.faults.success_early);
+  return early ? NcclResult::success : NcclResult::in_progress;
+}
+void StandInCommunicator::settle() {
+  if (settling_ != nullptr) {
+    if (shared_.variation.varies()) shared_.queues.delays.task = shared_.variation.delay();
+    shared_.queues.queue(settling_stream_, *settling_);
+  }
+  settling_ = nullptr;
+  if (result_ != nullptr) *result_ = value_;
+  result_ = nullptr;
+  if (state_ != State::finalizing) state_ = State::ready;
+}
+
+NcclResult StandInCommunicator::require_ready() {
+  return state_ == State::ready ? NcclResult::success : misused(NcclResult::invalid_usage);
+}
+NcclResult StandInCommunicator::register_memory(int usual_polls, void** result, void* value) {
+  result_ = result;
+  value_ = value;
+  return begin(State::registering, shared_.variation.polls(usual_polls));
 }
 
 NcclResult StandInCommunicator::finalize() {
   if (const auto refused = require_ready(); refused != NcclResult::success) return refused;
   ++shared_.counts.finalized;
-  state_ = State::finalizing;
-  polls_left_ = 2;
-  return NcclResult::in_progress;
+  return begin(State::finalizing, 1 + shared_.variation.polls(1));
 }
 NcclResult StandInCommunicator::destroy() noexcept {
-  if (state_ != State::finalizing) return NcclResult::invalid_usage;
+  if (state_ != State::finalizing || polls_left_ > 0) return misused(NcclResult::invalid_usage);
   ++shared_.counts.destroyed;
   state_ = State::absent;
   return NcclResult::success;
 }
 NcclResult StandInCommunicator::abort() noexcept {
-  if (state_ == State::absent) return NcclResult::invalid_usage;
+  if (state_ == State::absent) return misused(NcclResult::invalid_usage);
   ++shared_.counts.aborted;
   // Nobody has the child's handle yet.
   if (state_ == State::splitting) child_->state_ = State::absent;
   state_ = State::absent;
   settling_ = nullptr;
+  result_ = nullptr;
   for (StandInCollective& collective : collectives_) collective.abort();
   return NcclResult::success;
 }
@@ -130,12 +161,6 @@ bool StandInCommunicator::has_queued() const {
   return std::ranges::any_of(collectives_, [&](const StandInCollective& collective) {
     return collective.is_pending() && &collective != settling_ && &collective != group_;
   });
-}
-
-NcclResult StandInCommunicator::begin_settling() {
-  state_ = State::settling;
-  polls_left_ = shared_.faults.settle_polls;
-  return NcclResult::in_progress;
 }
 
 NcclResult StandInCommunicator::make(const StandInCollective::Work& work, CudaStream stream) {
@@ -159,16 +184,11 @@ StandInCollective& StandInCommunicator::free_collective() {
 NcclResult StandInCommunicator::submit(StandInCollective& collective, CudaStream stream) {
   collective.busy = true;
   collective.number = shared_.counts.submitted++;
-  collective.copies = static_cast<bool>(shared_.queues.access);
+  collective.copies = static_cast<bool>(shared_.queues.access) || shared_.variation.varies();
   collective.hangs = collective.number == shared_.faults.hanging;
-  if (shared_.faults.settle_polls == 0) {
-    shared_.queues.queue(stream, collective);
-    return NcclResult::success;
-  }
   settling_ = &collective;
   settling_stream_ = stream;
-  const NcclResult result = begin_settling();
-  return shared_.faults.success_early ? NcclResult::success : result;
+  return begin(State::settling, shared_.variation.polls(shared_.faults.settle_polls));
 }
 
 NcclResult StandInCommunicator::add_to_group(const StandInCollective::Part& part,

@@ -2,6 +2,7 @@
 
 #include "comm/stand_in_collective.hpp"
 #include "comm/stand_in_queues.hpp"
+#include "comm/stand_in_variation.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/nccl_api.hpp"
 
@@ -15,8 +16,12 @@
 
 namespace lockstep::test {
 
+/// What a communicator is at.
+enum class StandInPhase { absent, starting, ready, splitting, settling, registering, finalizing };
+
 struct StandInFaults {
-  bool no_memory = false;  ///< allocations on the device fail
+  bool no_memory = false;     ///< allocations on the device fail
+  bool device_fails = false;  ///< queries of its streams fail
   bool init_hangs = false;
   bool init_fails = false;
   int init_polls = 3;          ///< queries until the start has settled
@@ -25,6 +30,8 @@ struct StandInFaults {
   int error_after = -1;        ///< number of collectives before an asynchronous error; -1: no error
   int hanging = -1;            ///< number of a collective that never completes; -1: none
   bool finalize_hangs = false;
+  /// An asynchronous error in this phase; absent: no error.
+  StandInPhase error_in = StandInPhase::absent;
   bool no_windows = false;        ///< the platform does not support them
   bool no_scalable_init = false;  ///< this NCCL has no ncclCommInitRankScalable
   /// The communicator with the fault, in the order of starts; -1: every one.
@@ -43,6 +50,7 @@ struct StandInCounts {
   int ids = 0;          ///< unique ids made
   int scalable = 0;     ///< communicators started with several ids
   int split = 0;        ///< communicators split from another one
+  int misuses = 0;      ///< calls that NCCL forbids in the state of the communicator
 };
 
 /// One of a device's communicators in the NCCL stand-in, over some ranks of the job. Construction
@@ -54,6 +62,7 @@ class StandInCommunicator final {
     StandInQueues& queues;
     const StandInFaults& faults;
     StandInCounts& counts;
+    StandInVariation& variation;
     StandInDevice device = {};
   };
   /// `number`: position among the device's communicators. Ranks with the same color form one.
@@ -76,16 +85,17 @@ class StandInCommunicator final {
   [[nodiscard]] NcclResult abort() noexcept;
   /// Whether a stream has a collective that is neither complete nor aborted.
   [[nodiscard]] bool has_queued() const;
-  [[nodiscard]] NcclResult require_ready() const;
-  /// Starts a call that later calls of the communicator must wait for.
-  [[nodiscard]] NcclResult begin_settling();
+  [[nodiscard]] NcclResult require_ready();
+  /// Starts a registration or its end, which later calls of the communicator must wait for. Writes
+  /// `value` to `result` when it has settled; null: nothing to write.
+  [[nodiscard]] NcclResult register_memory(int usual_polls, void** result, void* value);
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, CudaStream stream);
   /// Submits the operations that were added to the group.
   [[nodiscard]] NcclResult end_group();
 
  private:
-  enum class State { absent, starting, ready, splitting, settling, finalizing };
+  using State = StandInPhase;
 
   [[nodiscard]] bool is_told(bool fault) const noexcept {
     return fault && (shared_.faults.where < 0 || shared_.faults.where == number_);
@@ -93,6 +103,13 @@ class StandInCommunicator final {
   [[nodiscard]] StandInCollective& free_collective();
   [[nodiscard]] NcclResult submit(StandInCollective& collective, CudaStream stream);
   void post_start();
+  [[nodiscard]] NcclResult begin(State state, int polls);
+  /// What the last call of begin() started is done.
+  void settle();
+  [[nodiscard]] NcclResult misused(NcclResult result) {
+    ++shared_.counts.misuses;
+    return result;
+  }
 
   Shared& shared_;
   int number_;
@@ -106,6 +123,8 @@ class StandInCommunicator final {
   std::int64_t meeting_[2] = {0, 0};
   bool met_ = false;
   Request start_;
+  void** result_ = nullptr;  ///< receives value_
+  void* value_ = nullptr;
   StandInCollective* settling_ = nullptr;
   CudaStream settling_stream_ = nullptr;
   StandInCollective* group_ = nullptr;

@@ -37,6 +37,7 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .identify = identify,
                                  .make_engine = nullptr,
                                  .make_optimizer = nullptr,
+                                 .nccl_version = nullptr,
                                  .make_nccl = nullptr,
                                  .make_staged = nullptr,
                                  .choose_algorithms = nullptr,

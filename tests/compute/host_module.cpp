@@ -2,7 +2,8 @@
 // a GPU. HOST_MODULE_LATE=1 runs work when it is waited for. HOST_MODULE_SHARED=1 puts all ranks on
 // one device. HOST_MODULE_HANG=device:1 or nccl:1 makes rank 1 hang when it opens its device or
 // starts NCCL. HOST_MODULE_MARKS=FILE receives the ranges for a profiler, and
-// HOST_MODULE_ALGORITHMS=FILE the chosen algorithms. HOST_MODULE_BUS is the PCI bus id of the GPU.
+// HOST_MODULE_ALGORITHMS=FILE the chosen algorithms. HOST_MODULE_BUS is the PCI bus id of the GPU,
+// HOST_MODULE_NCCL the version of NCCL (22809). HOST_MODULE_NVLS=FILE receives NCCL_NVLS_ENABLE.
 // HOST_MODULE_GPU: see host_streams.hpp.
 #include "compute/module_interface.hpp"
 #include "engine/gpu/host_device.hpp"
@@ -165,10 +166,17 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   std::map<int, std::shared_ptr<void>> accesses_;  ///< by slot of a request
 };
 
+int nccl_version() {
+  const char* const version = std::getenv("HOST_MODULE_NCCL");
+  return version == nullptr ? 22809 : std::atoi(version);
+}
+
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rendezvous& rendezvous,
                                                            std::span<const std::vector<int>> sets,
                                                            const NcclCommunicatorOptions& options) {
   hang_at("nccl");
+  const char* const nvls = std::getenv("NCCL_NVLS_ENABLE");
+  note("HOST_MODULE_NVLS", nvls == nullptr ? "unset" : nvls);
   if (test::uses_host_streams()) return test::make_nccl_with_streams(rendezvous, sets, options);
   rendezvous.meet({"the start of NCCL", options.start_limit}, {});
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
@@ -229,6 +237,7 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .identify = identify,
                                  .make_engine = make_device_engine,
                                  .make_optimizer = make_device_optimizer,
+                                 .nccl_version = nccl_version,
                                  .make_nccl = make_nccl,
                                  .make_staged = make_staged,
                                  .choose_algorithms = choose,

@@ -123,6 +123,7 @@ void check_hanging_device(Hang hang, const std::string& expected) {
                              {.start_limit = 60s, .wait_limit = 60s, .progress = &board.device()});
   const auto host = make_mpi_communicator();
   const bool hangs = rendezvous.rank() == rendezvous.size() - 1;
+  nccl.count_from_here();
   if (hang == Hang::in_collective) nccl.faults.hanging = 1;
   WatchedCommunicator comm(*device, board);
   std::vector<std::string> names(static_cast<std::size_t>(rendezvous.size()));

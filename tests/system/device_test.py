@@ -315,6 +315,36 @@ def unsupported_combinations_are_refused(folder):
     run([*args, "--comm", "mpi"], ranks=3, env=shared)
 
 
+def what_nccl_may_use_is_said_kept_and_compared(folder):
+    """Also a change on resume, a version whose windows hang, and ranks that differ."""
+    if REAL:
+        return  # it takes two GPUs
+    data = write_shards(folder / "data")
+    told = folder / "nvls"
+    env = {**GPU, "HOST_MODULE_GPU": "", "HOST_MODULE_NVLS": str(told)}
+    usual = "NCCL 2.28.9, NVLS and windows off (deterministic)"
+
+    def args(steps, name="run"):
+        return [*train_args(data, folder / name, "--max-steps", steps), "--device", "cuda"]
+
+    output = run(args(1), 2, env)
+    assert f"all-reduce: {usual}\n" in output, output
+    assert state(latest(folder / "run"))["all_reduce"].decode() == usual
+    output = run(args(2), 2, {**env, "NCCL_NVLS_ENABLE": "0"})
+    assert "resuming" in output and "the all-reduce was" not in output, output
+    chosen = "NCCL 2.28.9, windows off (deterministic), NCCL_NVLS_ENABLE=1 (sums may differ between runs)"
+    output = run(args(3), 2, {**env, "NCCL_NVLS_ENABLE": "1"})
+    assert f"the all-reduce was {usual}, is {chosen} now" in output, output
+    output = run([*args(1, "fast"), "--no-deterministic"], 2, {**env, "HOST_MODULE_NCCL": "22907"})
+    assert "all-reduce: NCCL 2.29.7, windows off (gathers may hang in this version)\n" in output, output
+    assert told.read_text().split() == ["0"] * 4 + ["1"] * 2 + ["unset"] * 2, told.read_text()
+    differ = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 0 ] || export NCCL_ALGO=Ring; exec {LOCKSTEP} "$@"'
+    done = subprocess.run([*MPIRUN, "-n", "2", "sh", "-c", differ, "lockstep", *map(str, args(1, "differ"))], env=environment(env),
+                          capture_output=True, text=True, timeout=SECONDS)
+    output = done.stdout + done.stderr
+    assert done.returncode == USAGE and f" has {usual}, NCCL_ALGO=Ring, but rank 0 (" in output and f") has {usual} (" in output, output
+
+
 if __name__ == "__main__":
     main([a_gpu_trains_like_a_cpu, auto_uses_a_gpu_if_there_is_one, each_rank_opens_its_own_device_with_the_given_options,
           algorithms_are_timed_by_one_rank_and_kept, it_resumes_with_the_same_bits_in_every_precision,
@@ -322,4 +352,4 @@ if __name__ == "__main__":
           checkpoints_can_be_used_on_the_other_device, norms_and_16_bit_gradients_are_reduced_over_ranks,
           a_vanishing_loss_scale_ends_the_run,
           a_loss_scale_resumes_with_its_count_of_good_steps,
-          gpus_without_peer_access_are_named, the_cores_near_a_gpu_feed_it, unsupported_combinations_are_refused])
+          gpus_without_peer_access_are_named, what_nccl_may_use_is_said_kept_and_compared, the_cores_near_a_gpu_feed_it, unsupported_combinations_are_refused])

@@ -37,6 +37,8 @@ struct NcclConfig {
 /// comm_get_async_error reports success, make no other call and do not read the call's outputs.
 class NcclApi : public CudaApi {
  public:
+  /// 22809 for 2.28.9.
+  [[nodiscard]] virtual int version() const = 0;
   [[nodiscard]] virtual NcclResult get_unique_id(NcclUniqueId* id) = 0;
   [[nodiscard]] virtual NcclResult comm_init_rank_config(NcclComm* comm, int ranks,
                                                          const NcclUniqueId& id, int rank,

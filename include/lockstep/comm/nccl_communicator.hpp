@@ -3,6 +3,7 @@
 #include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/device_progress.hpp"
 #include "lockstep/comm/nccl_api.hpp"
+#include "lockstep/comm/nccl_settings.hpp"
 #include "lockstep/comm/rendezvous.hpp"
 
 #include <chrono>
@@ -17,7 +18,8 @@ namespace lockstep {
 [[nodiscard]] std::chrono::milliseconds nccl_start_limit(int ranks) noexcept;
 
 struct NcclCommunicatorOptions {
-  /// Limit for all ranks to arrive, and again for NCCL to connect them.
+  NcclSettings settings = {};
+  /// Limit for all ranks to arrive, and again for NCCL to connect them and run a first collective.
   std::chrono::milliseconds start_limit = std::chrono::minutes(5);
   /// The program's option that sets it, for the message when it is exceeded; empty: none.
   std::string limit_option = {};
@@ -39,7 +41,8 @@ struct NcclCommunicatorOptions {
 /// separate device, the calling thread's current one.
 /// `api`, `rendezvous` and the compute stream must outlive the communicators. NCCL starts in
 /// nonblocking mode: if a rank is missing, all others, whatever their sets, get an Error(internal)
-/// with its rank and host. Any later NCCL failure throws too, after aborting all communicators.
+/// with its rank and host. A first collective of each communicator is part of the start, since NCCL
+/// connects the ranks in it. Any later NCCL failure throws too, after aborting all communicators.
 ///
 /// All ranks must make the calls of all their communicators in the same order, as if on a single
 /// communicator. The collectives run one after another, so none waits on a device for resources

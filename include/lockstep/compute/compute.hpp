@@ -83,7 +83,8 @@ class Compute {
   /// that the run has chosen for others.
   [[nodiscard]] virtual std::string convolutions() const { return ""; }
   /// What sums arenas over all ranks, for a checkpoint: "shared memory", the schedule of messages,
-  /// the MPI and its algorithm, or "NCCL"; empty for one rank. A sum's bits depend on it.
+  /// the MPI and its algorithm, or NcclSettings::text; empty for one rank. A sum's bits depend on
+  /// it.
   [[nodiscard]] virtual std::string all_reduce() const { return ""; }
   /// What computes, for a checkpoint: "oneDNN 2.6.3, avx512_core_bf16", or the GPU and cuDNN. A
   /// step's bits depend on it.

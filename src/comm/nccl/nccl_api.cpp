@@ -168,6 +168,11 @@ class LibraryApi final : public NcclApi {
     return cudaGetErrorString(static_cast<cudaError_t>(code));
   }
 
+  int version() const override {
+    int found = 0;
+    static_cast<void>(ncclGetVersion(&found));
+    return found;
+  }
   NcclResult get_unique_id(NcclUniqueId* id) override {
     ncclUniqueId made;
     const auto code = ncclGetUniqueId(&made);

@@ -4,11 +4,13 @@
 #include "../keep_until_exit.hpp"
 #include "../slot_pool.hpp"
 #include "lockstep/comm/element_size.hpp"
+#include "lockstep/core/current_error.hpp"
 #include "nccl_links.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <type_traits>
@@ -21,36 +23,29 @@ class NcclCommunicator final : public DeviceCommunicator {
  public:
   /// Uses link number `which`; the links are not started yet.
   NcclCommunicator(NcclApi& api, std::shared_ptr<NcclLinks> links, std::size_t which,
-                   CudaStream compute, const NcclCommunicatorOptions& options)
+                   CudaStream compute)
       : api_(api),
         links_(std::move(links)),
         link_((*links_)[which]),
         cuda_(links_->cuda()),
         compute_(compute),
-        wait_limit_(options.wait_limit),
-        progress_(options.progress),
-        rank_(link_.rank()),
-        size_(link_.size()),
-        blocking_(make_events()),
-        token_(api) {
-    cuda_.check(api_.device_allocate(&token_.memory, 1), "cudaMalloc");
-  }
+        progress_(links_->options().progress),
+        blocking_(make_events()) {}
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
     links_->end(link_);
     if (!links_->is_aborted_amid_work()) return;
     // Freeing device memory waits for the device, which may hang.
-    token_.memory = nullptr;
     slots_.for_each([](Started& started) {
       for (MemoryOwner& owner : started.owners) keep_until_exit(std::move(owner));
     });
   }
 
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] int rank() const noexcept override { return link_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return link_.size(); }
 
-  void barrier() override { all_reduce_buffer({token_.memory, 1, ElementType::u8}, ReduceOp::max); }
+  void barrier() override { all_reduce_buffer(token(), ReduceOp::max); }
 
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     block_on(buffer.count, "ncclAllReduce", [&] { return all_reduce(buffer, op); });
@@ -68,27 +63,22 @@ class NcclCommunicator final : public DeviceCommunicator {
     block_on(mine.count, "ncclReduceScatter", [&] { return reduce_scatter(all, mine, op); });
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
-    const std::size_t bytes = mine.count * size_of(mine.type);
     block_on(mine.count, "a gather of ncclSend and ncclRecv", [&] {
       return grouped([&](auto&& add) {
         add(api_.send(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
-        for (int peer = 0; rank_ == root && peer < size_; ++peer) {
-          std::byte* const block =
-              static_cast<std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
+        for_each_block(static_cast<std::byte*>(all.data), mine, root, [&](void* block, int peer) {
           add(api_.recv(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
-        }
+        });
       });
     });
   }
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
-    const std::size_t bytes = mine.count * size_of(mine.type);
     block_on(mine.count, "a scatter of ncclSend and ncclRecv", [&] {
       return grouped([&](auto&& add) {
-        for (int peer = 0; rank_ == root && peer < size_; ++peer) {
-          const std::byte* const block =
-              static_cast<const std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.send(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
-        }
+        for_each_block(
+            static_cast<const std::byte*>(all.data), mine, root, [&](const void* block, int peer) {
+              add(api_.send(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
+            });
         add(api_.recv(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
       });
     });
@@ -139,7 +129,12 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   void synchronize_until(FunctionRef<bool()> reached) override {
     guarded([&] {
-      await_work(reached);
+      await(
+          [&] {
+            static_cast<void>(cuda_.is_idle(compute_));  // throws if work in the stream has failed
+            return reached();
+          },
+          "the work of a step");
       links_->check();
     });
   }
@@ -147,9 +142,11 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (memory.bytes.empty()) return;
     guarded([&] {
       link_.keep(memory);
-      if (memory.symmetric) {
+      if (memory.symmetric && links_->options().settings.windows) {
         links_->settle(link_, link_.register_window(), "ncclCommWindowRegister");
-        if (link_.has_window()) return;
+        // Ranks with a window and ranks without would run different kernels.
+        if (holds_on_all_ranks(link_.has_window())) return;
+        links_->settle(link_, link_.drop_window(), "ncclCommWindowDeregister");
       }
       links_->settle(link_, link_.register_memory(), "ncclCommRegister");
     });
@@ -164,20 +161,20 @@ class NcclCommunicator final : public DeviceCommunicator {
     Events events;
     std::array<MemoryOwner, 2> owners = {};  ///< until test() or wait() ends the request
   };
-  /// One byte of device memory that barriers reduce.
-  struct Token {
-    explicit Token(NcclApi& its_api) : api(its_api) {}
-    Token(const Token&) = delete;
-    Token& operator=(const Token&) = delete;
-    ~Token() {
-      if (memory != nullptr) api.device_release(memory);
-    }
-    NcclApi& api;
-    void* memory = nullptr;
-  };
-
   [[nodiscard]] Events make_events() const {
     return {.ready = cuda_.make_event(), .finished = cuda_.make_event()};
+  }
+  [[nodiscard]] MutableBuffer token() const noexcept {
+    return {links_->token(), 1, ElementType::u8};
+  }
+  /// Collective.
+  [[nodiscard]] bool holds_on_all_ranks(bool holds) {
+    flag_ = holds ? 1 : 0;
+    cuda_.copy_to_device(token().data, &flag_, 1, compute_);
+    all_reduce_buffer(token(), ReduceOp::min);
+    cuda_.copy_to_host(&flag_, token().data, 1, compute_);
+    await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
+    return flag_ != 0;
   }
   [[nodiscard]] Events& events(const Request& request) noexcept {
     return slots_[static_cast<std::size_t>(request.slot)].events;
@@ -252,6 +249,14 @@ class NcclCommunicator final : public DeviceCommunicator {
       links_->check();
     });
   }
+  /// On the root: visits each rank's block of `all`.
+  template <typename Byte, typename Buffer, typename Visit>
+  void for_each_block(Byte* all, const Buffer& mine, int root, Visit&& visit) const {
+    const std::size_t bytes = mine.count * size_of(mine.type);
+    for (int peer = 0; rank() == root && peer < size(); ++peer) {
+      visit(all + static_cast<std::size_t>(peer) * bytes, peer);
+    }
+  }
   /// Makes a group of calls: `fill(add)` passes each call's result to `add`.
   template <typename Fill>
   [[nodiscard]] NcclResult grouped(Fill&& fill) {
@@ -262,18 +267,10 @@ class NcclCommunicator final : public DeviceCommunicator {
     const NcclResult result = api_.group_end();
     return worst == NcclResult::success ? result : worst;
   }
-  void await_work(FunctionRef<bool()> reached) {
-    await(
-        [&] {
-          static_cast<void>(cuda_.is_idle(compute_));  // throws if work in the stream has failed
-          return reached();
-        },
-        "the work of a step");
-  }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
     const DeviceWait wait(progress_);
-    for (Backoff backoff(wait_limit_); !is_met();) {
+    for (Backoff backoff(links_->options().wait_limit); !is_met();) {
       links_->marks().poll();
       links_->check();
       if (!backoff.pause()) {
@@ -291,13 +288,10 @@ class NcclCommunicator final : public DeviceCommunicator {
   NcclLink& link_;
   const CudaCalls& cuda_;
   CudaStream compute_;
-  std::chrono::milliseconds wait_limit_;
   DeviceProgress* progress_;
-  int rank_;
-  int size_;
+  std::uint8_t flag_ = 0;  ///< copied to the device and back
   Events blocking_;
   SlotPool<Started> slots_;
-  Token token_;
 };
 
 }  // namespace
@@ -315,16 +309,13 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
   try {
     links = std::make_shared<NcclLinks>(api, rendezvous, sets, options);
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      communicators.push_back(std::make_unique<NcclCommunicator>(api, links, i, compute, options));
+      communicators.push_back(std::make_unique<NcclCommunicator>(api, links, i, compute));
     }
-  } catch (const Error& error) {
-    NcclLinks::report(rendezvous, options, error);
-    throw;
-  } catch (const std::exception& error) {
-    NcclLinks::report(rendezvous, options, Error(ExitStatus::internal, error.what()));
+  } catch (...) {
+    NcclLinks::report(rendezvous, options, current_error());
     throw;
   }
-  links->start(rendezvous, options);
+  links->start(rendezvous);
   return communicators;
 }
 

@@ -28,35 +28,41 @@ Rendezvous::Outcome NcclLink::connect(std::span<const NcclUniqueId> ids, int max
   const NcclConfig config{.blocking = false, .max_ctas = max_ctas};
   if (ids.size() > 1) {
     const NcclResult result = api_.comm_init_rank_scalable(&comm_, size(), rank_, ids, config);
-    return await_start(*this, result, "ncclCommInitRankScalable", backoff);
+    return outcome(complete(result, backoff), "ncclCommInitRankScalable", backoff);
   }
   const NcclResult result = api_.comm_init_rank_config(&comm_, size(), ids.front(), rank_, config);
-  return await_start(*this, result, "ncclCommInitRankConfig", backoff);
+  return outcome(complete(result, backoff), "ncclCommInitRankConfig", backoff);
 }
 
 Rendezvous::Outcome NcclLink::split(NcclLink& all, int max_ctas, Backoff& backoff) {
-  const NcclResult result = api_.comm_split(all.comm_, ranks_.front(), rank_, &comm_,
-                                            {.blocking = false, .max_ctas = max_ctas});
-  return await_start(all, result, "ncclCommSplit", backoff);
+  NcclResult result = api_.comm_split(all.comm_, ranks_.front(), rank_, &comm_,
+                                      {.blocking = false, .max_ctas = max_ctas});
+  result = all.complete(result, backoff);
+  if (result == NcclResult::success) result = complete(result, backoff);
+  return outcome(result, "ncclCommSplit", backoff);
 }
 
-Rendezvous::Outcome NcclLink::await_start(NcclLink& maker, NcclResult result, const char* call,
-                                          Backoff& backoff) {
-  while (result == NcclResult::in_progress || result == NcclResult::success) {
-    result = maker.state();
-    if (result == NcclResult::success && &maker != this) result = state();
-    if (result == NcclResult::success) return {};
-    if (result != NcclResult::in_progress) break;
-    if (!backoff.pause()) {
-      return {
-          Rendezvous::Arrival::waited,
+NcclResult NcclLink::complete(NcclResult result, Backoff& backoff, FunctionRef<bool()> is_done) {
+  while (result == NcclResult::success || result == NcclResult::in_progress) {
+    result = state();
+    if (result != NcclResult::success && result != NcclResult::in_progress) break;
+    if (is_done() && result == NcclResult::success) break;
+    if (!backoff.pause()) return NcclResult::in_progress;
+  }
+  return result;
+}
+
+Rendezvous::Outcome NcclLink::outcome(NcclResult result, const char* call,
+                                      const Backoff& backoff) const {
+  if (result == NcclResult::success) return {};
+  if (result != NcclResult::in_progress) {
+    return {Rendezvous::Arrival::failed, failure(result, call)};
+  }
+  return {Rendezvous::Arrival::waited,
           fmt::format("NCCL did not connect {} within {} s (it does not reach {}); set "
                       "NCCL_DEBUG=INFO to see which network it tries, and NCCL_SOCKET_IFNAME to "
                       "choose one{}",
                       who_, backoff.limit_seconds(), another_, advice_)};
-    }
-  }
-  return {Rendezvous::Arrival::failed, failure(result, call)};
 }
 
 NcclResult NcclLink::state() {
@@ -82,6 +88,10 @@ NcclResult NcclLink::register_window() {
   return api_.comm_window_register(comm_, last.memory.bytes.data(), last.memory.bytes.size(),
                                    &last.window);
 }
+NcclResult NcclLink::drop_window() {
+  NcclWindow window = std::exchange(kept_.back().window, nullptr);
+  return window == nullptr ? NcclResult::success : api_.comm_window_deregister(comm_, window);
+}
 NcclResult NcclLink::register_memory() {
   Kept& last = kept_.back();
   return api_.comm_register(comm_, last.memory.bytes.data(), last.memory.bytes.size(),
@@ -91,8 +101,7 @@ NcclResult NcclLink::register_memory() {
 bool NcclLink::end(std::chrono::milliseconds limit) noexcept {
   Backoff backoff(limit);
   const auto made = [&](NcclResult result) {
-    while (result == NcclResult::in_progress && backoff.pause()) result = state();
-    return result == NcclResult::success;
+    return complete(result, backoff) == NcclResult::success;
   };
   for (Kept& each : kept_) {
     if (each.window != nullptr && !made(api_.comm_window_deregister(comm_, each.window)))

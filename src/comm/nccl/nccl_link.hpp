@@ -42,6 +42,14 @@ class NcclLink final {
   [[nodiscard]] Rendezvous::Outcome split(NcclLink& all, int max_ctas, Backoff& backoff);
   /// The asynchronous error state of the communicator.
   [[nodiscard]] NcclResult state();
+  /// Waits for a call that returned `result`, and until `is_done`, which is asked whenever NCCL is
+  /// not in an error: success, an error, or after the limit in_progress. A call may return success
+  /// before it is complete.
+  [[nodiscard]] NcclResult complete(
+      NcclResult result, Backoff& backoff, FunctionRef<bool()> is_done = [] { return true; });
+  /// What complete() returned, as the outcome of a start.
+  [[nodiscard]] Rendezvous::Outcome outcome(NcclResult result, const char* call,
+                                            const Backoff& backoff) const;
   [[nodiscard]] std::string failure(NcclResult result, const char* call) const;
   /// Keeps the memory until the communicator ends; follow with one of the two functions below.
   void keep(const RegisteredMemory& memory);
@@ -49,6 +57,8 @@ class NcclLink final {
   /// Then has_window() is false if NCCL does not support such windows.
   [[nodiscard]] NcclResult register_window();
   [[nodiscard]] bool has_window() const noexcept { return kept_.back().window != nullptr; }
+  /// Deregisters that window, if there is one; needs settle().
+  [[nodiscard]] NcclResult drop_window();
   /// Registers it with this rank's NCCL only; needs settle().
   [[nodiscard]] NcclResult register_memory();
   /// Finalizes and destroys the communicator; false if it does not finish within the limit.
@@ -56,9 +66,6 @@ class NcclLink final {
   void abort() noexcept;
 
  private:
-  /// Waits until the communicator is ready; `maker`: the link whose state says so.
-  [[nodiscard]] Rendezvous::Outcome await_start(NcclLink& maker, NcclResult result,
-                                                const char* call, Backoff& backoff);
   struct Kept {
     RegisteredMemory memory;
     NcclWindow window = nullptr;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <exception>
 #include <string>
@@ -19,6 +20,22 @@ constexpr std::chrono::milliseconds finalize_limit = 10s;
 
 constexpr const char* start_of_nccl = "the start of NCCL";
 
+/// This rank's outcome after all ranks have compared their settings with rank 0's. Collective.
+Rendezvous::Outcome compare_settings(Rendezvous& rendezvous, const Rendezvous::Place& place,
+                                     const std::string& mine) {
+  std::array<char, Rendezvous::largest_payload> text{};
+  mine.copy(text.data(), text.size() - 1);
+  const std::string own = text.data();
+  rendezvous.meet(place, {}, std::as_writable_bytes(std::span(text)));
+  if (own == text.data()) return {};
+  return {
+      .arrival = Rendezvous::Arrival::failed,
+      .text = fmt::format("{} has {}, but {} has {} (NCCL hangs or fails if ranks differ); use "
+                          "the same version and variables on all nodes",
+                          rendezvous.name(rendezvous.rank()), own, rendezvous.name(0), text.data()),
+      .status = ExitStatus::usage};
+}
+
 std::string limit_advice(const NcclCommunicatorOptions& options) {
   if (options.limit_option.empty()) return "";
   return fmt::format("; if the job only starts slowly, raise {}", options.limit_option);
@@ -30,12 +47,18 @@ NcclLinks::NcclLinks(NcclApi& api, const Rendezvous& rendezvous,
                      std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options)
     : api_(api),
       cuda_(api, rendezvous.name(rendezvous.rank())),
-      wait_limit_(options.wait_limit),
+      options_(options),
       exceptions_(std::uncaught_exceptions()),
       advice_(limit_advice(options)),
       stream_(cuda_.make_stream()),
       marks_(cuda_, options.progress) {
   for (const std::vector<int>& ranks : sets) links_.emplace_back(api, rendezvous, ranks, advice_);
+  cuda_.check(api.device_allocate(&token_, sets.front().size()), "cudaMalloc");
+}
+
+NcclLinks::~NcclLinks() {
+  // Freeing device memory waits for the device, which may hang.
+  if (token_ != nullptr && !aborted_) api_.device_release(token_);
 }
 
 void NcclLinks::report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
@@ -44,70 +67,78 @@ void NcclLinks::report(Rendezvous& rendezvous, const NcclCommunicatorOptions& op
                   {Rendezvous::Arrival::failed, error.what()});
 }
 
-void NcclLinks::start(Rendezvous& rendezvous, const NcclCommunicatorOptions& options) {
-  try {
-    connect(rendezvous, options);
-  } catch (...) {
-    abort();
-    throw;
-  }
-  started_ = true;
-}
-
-void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& options) {
+void NcclLinks::start(Rendezvous& rendezvous) {
   NcclLink& all = links_.front();
   assert(all.size() == rendezvous.size());
   const auto make_id = [&](NcclUniqueId& id) -> std::string {
     const NcclResult result = api_.get_unique_id(&id);
     return result == NcclResult::success ? "" : all.failure(result, "ncclGetUniqueId");
   };
-  const Rendezvous::Place place{start_of_nccl, options.start_limit, advice_.c_str()};
-  int ranks_per_id = all.size();
-  if (all.size() > options.ranks_per_id) {
-    // Rank 0 decides, since nodes may have different versions of NCCL.
-    if (api_.has_scalable_init()) ranks_per_id = options.ranks_per_id;
-    rendezvous.meet(place, {}, std::as_writable_bytes(std::span(&ranks_per_id, 1)));
-  }
-  const std::vector<int> leaders = id_leaders(all.size(), ranks_per_id);
-  Rendezvous::Outcome mine;
-  if (leaders.size() > 1 && !api_.has_scalable_init()) {
-    mine.text = fmt::format(
-        "NCCL on {} is older than 2.23, but on {} it is not (a start of {} ranks differs between "
-        "them); use one version on all nodes",
-        rendezvous.name(rendezvous.rank()), rendezvous.name(0), all.size());
-  }
-  const auto ids = exchange_unique_ids(rendezvous, place, mine, leaders, make_id);
+  const Rendezvous::Place place{start_of_nccl, options_.start_limit, advice_.c_str()};
+  const Rendezvous::Outcome compared = compare_settings(rendezvous, place, options_.settings.text);
+  const std::vector<int> leaders =
+      id_leaders(all.size(), api_.has_scalable_init() ? options_.ranks_per_id : all.size());
+  const auto ids = exchange_unique_ids(rendezvous, place, compared, leaders, make_id);
 
-  Backoff backoff(options.start_limit);
+  Backoff backoff(options_.start_limit);
   Rendezvous::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    connected = i == 0 ? all.connect(ids, options.max_ctas, backoff)
-                       : links_[i].split(all, options.max_ctas, backoff);
+    try {
+      connected = start_link(links_[i], ids, backoff);
+    } catch (const Error& error) {
+      connected = {Rendezvous::Arrival::failed, error.what()};
+    }
     connected.phase = static_cast<int>(i);
     if (connected.arrival != Rendezvous::Arrival::succeeded) break;
   }
   // Fast ranks wait for those that are still connecting, plus a margin for arriving here.
-  const auto way = std::clamp<std::chrono::milliseconds>(options.start_limit / 4, 1s, 10s);
+  const auto way = std::clamp<std::chrono::milliseconds>(options_.start_limit / 4, 1s, 10s);
   rendezvous.meet({"the end of NCCL's start", backoff.left() + way, advice_.c_str()}, connected);
+  started_ = true;
+}
+
+Rendezvous::Outcome NcclLinks::start_link(NcclLink& link, std::span<const NcclUniqueId> ids,
+                                          Backoff& backoff) {
+  NcclLink& all = links_.front();
+  Rendezvous::Outcome outcome = &link == &all ? link.connect(ids, options_.max_ctas, backoff)
+                                              : link.split(all, options_.max_ctas, backoff);
+  const auto queued = [&](NcclResult result, const char* call) {
+    const auto is_done = [this] { return cuda_.is_idle(stream()); };
+    return link.outcome(link.complete(result, backoff, is_done), call, backoff);
+  };
+  // NCCL connects an algorithm's ranks in the first collective that uses it, which would be in the
+  // first step: here trees, where it has them, and rings. The bytes themselves take a ring of 4096
+  // ranks tens of milliseconds, at 10 us a hop.
+  if (outcome.arrival == Rendezvous::Arrival::succeeded) {
+    outcome = queued(
+        api_.all_reduce(token_, token_, 1, ElementType::u8, ReduceOp::max, link.get(), stream()),
+        "ncclAllReduce");
+  }
+  if (outcome.arrival == Rendezvous::Arrival::succeeded) {
+    outcome = queued(api_.all_gather(static_cast<std::byte*>(token_) + link.rank(), token_, 1,
+                                     ElementType::u8, link.get(), stream()),
+                     "ncclAllGather");
+  }
+  return outcome;
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
   // Some calls return success before their work is queued.
   if (result == NcclResult::success) result = link.state();
   if (result == NcclResult::success) return;
-  Backoff backoff(wait_limit_);
-  while (result == NcclResult::in_progress) {
-    result = link.state();
-    if (result != NcclResult::in_progress) break;
+  Backoff backoff(options_.wait_limit);
+  result = link.complete(result, backoff, [this] {
     check();
-    if (!backoff.pause()) {
-      fail(ExitStatus::internal,
-           "{} was not made on {} within {} s ({} does not make it, or was lost); look into the "
-           "other ranks' logs and submit the job again",
-           call, link.who(), backoff.limit_seconds(), link.another());
-    }
+    return true;
+  });
+  if (result == NcclResult::success) return;
+  if (result != NcclResult::in_progress) {
+    throw Error(ExitStatus::internal, link.failure(result, call));
   }
-  if (result != NcclResult::success) throw Error(ExitStatus::internal, link.failure(result, call));
+  fail(ExitStatus::internal,
+       "{} was not made on {} within {} s ({} does not make it, or was lost); look into the other "
+       "ranks' logs and submit the job again",
+       call, link.who(), backoff.limit_seconds(), link.another());
 }
 
 void NcclLinks::check() {
@@ -123,7 +154,7 @@ void NcclLinks::end(NcclLink& link) noexcept {
   if (link.get() == nullptr) return;
   // If an exception ended this rank's work, the other ranks may not be here.
   if (std::uncaught_exceptions() > exceptions_ ||
-      !link.end(std::min(wait_limit_, finalize_limit))) {
+      !link.end(std::min(options_.wait_limit, finalize_limit))) {
     abort();
   }
 }

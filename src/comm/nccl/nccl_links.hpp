@@ -28,17 +28,20 @@ class NcclLinks final {
             const NcclCommunicatorOptions& options);
   NcclLinks(const NcclLinks&) = delete;
   NcclLinks& operator=(const NcclLinks&) = delete;
-  ~NcclLinks() = default;
+  ~NcclLinks();
 
-  /// Collective; see make_nccl_communicators.
-  void start(Rendezvous& rendezvous, const NcclCommunicatorOptions& options);
+  /// Collective; see make_nccl_communicators. After an error, end() aborts the links.
+  void start(Rendezvous& rendezvous);
   /// Replaces start() on a rank that has failed: reports the error to all ranks, and all throw.
   static void report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                      const Error& error);
 
   [[nodiscard]] NcclLink& operator[](std::size_t which) { return links_[which]; }
+  [[nodiscard]] const NcclCommunicatorOptions& options() const noexcept { return options_; }
   [[nodiscard]] const CudaCalls& cuda() const noexcept { return cuda_; }
   [[nodiscard]] CudaStream stream() const noexcept { return stream_.get(); }
+  /// A byte of device memory that any collective may overwrite.
+  [[nodiscard]] void* token() const noexcept { return token_; }
   [[nodiscard]] CollectiveMarks& marks() noexcept { return marks_; }
   [[nodiscard]] bool is_aborted() const noexcept { return aborted_; }
   /// Whether the communicators were aborted after they had started.
@@ -54,17 +57,20 @@ class NcclLinks final {
   void abort() noexcept;
 
  private:
-  void connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& options);
+  /// Starts a link and runs its first collectives, in which NCCL connects the ranks.
+  [[nodiscard]] Rendezvous::Outcome start_link(NcclLink& link, std::span<const NcclUniqueId> ids,
+                                               Backoff& backoff);
 
   NcclApi& api_;
   CudaCalls cuda_;
-  std::chrono::milliseconds wait_limit_;
+  NcclCommunicatorOptions options_;
   int exceptions_;
   bool started_ = false;
   bool aborted_ = false;
   std::string advice_;  ///< end of messages about a start above the limit
   StreamHandle stream_;
   CollectiveMarks marks_;
+  void* token_ = nullptr;       ///< a byte for each rank
   std::deque<NcclLink> links_;  ///< declared last, so destroyed before the stream
 };
 

@@ -112,6 +112,10 @@ DeviceIdentity identify(const Device& device) {
   return dynamic_cast<const cuda::CudaDevice&>(device).identity();
 }
 
+int nccl_version() {
+  return library_calls().version();
+}
+
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rendezvous& rendezvous,
                                                            std::span<const std::vector<int>> sets,
                                                            const NcclCommunicatorOptions& options) {
@@ -141,6 +145,7 @@ lockstep_cuda_module() {
                                  .identify = identify,
                                  .make_engine = make_device_engine,
                                  .make_optimizer = make_device_optimizer,
+                                 .nccl_version = nccl_version,
                                  .make_nccl = make_nccl,
                                  .make_staged = make_staged,
                                  .choose_algorithms = choose_algorithms,
