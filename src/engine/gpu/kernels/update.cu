@@ -84,6 +84,15 @@ struct MomentsUpdate {
   }
 };
 
+struct ArenaValues {
+  enum : std::size_t { arenas_read = 1 };
+  const float* arena;
+  LOCKSTEP_HOST_DEVICE Floats<static_cast<int>(arena_block)> operator()(std::int64_t block) const {
+    constexpr int size = static_cast<int>(arena_block);
+    return load<size>(arena + block * size);
+  }
+};
+
 /// The negative steps of AdamW at a learning rate of 1.
 struct AdamSteps {
   enum : std::size_t { arenas_read = 4 };
@@ -216,6 +225,16 @@ void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& 
   sum_squares(stream, AdamSteps{range, rule_of(range, options), exp_avg, exp_avg_sq},
               (range.end - range.begin) / arena_block,
               range.tensor_of_block + range.begin / arena_block, tensors, sums, workspace);
+}
+
+void squared_norms(Stream stream, const float* arena, std::size_t blocks,
+                   const std::uint32_t* tensor_of_block, std::size_t tensors, double* sums,
+                   void* workspace) {
+  sum_squares(stream, ArenaValues{arena}, blocks, tensor_of_block, tensors, sums, workspace);
+}
+
+std::size_t squared_norms_workspace(std::size_t blocks, std::size_t tensors) {
+  return tensor_sums::Workspace::bytes(blocks, tensors);
 }
 
 }  // namespace lockstep::gpu
