@@ -41,10 +41,12 @@ void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
 
 /// Pairs a norm with the norm that computes the addition of its value, if that addition is its only
 /// consumer. Excludes norms of images: no earlier node's backward reports their gradients as final.
+/// Of the two, only the added norm may have stochastic depth.
 void pair_norms(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto addend = analysis.addend_of(graph, static_cast<ValueId>(id));
     if (!addend || analysis.consumers[at(*addend)] != 1) continue;
+    if (std::get<BatchNorm>(graph.nodes()[id].op).options.drop.probability != 0) continue;
     const auto* norm = std::get_if<BatchNorm>(&graph.nodes()[at(*addend)].op);
     if (norm == nullptr || !analysis.needs_gradient[at(norm->input)]) continue;
     analysis.added_to[at(*addend)] = static_cast<ValueId>(id);

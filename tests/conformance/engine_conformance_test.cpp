@@ -2,6 +2,7 @@
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
 
+#include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include <cstdint>
@@ -335,10 +336,12 @@ BOOST_AUTO_TEST_CASE(a_batch_norm_of_images_that_is_added_to_another) {
 // An odd number of pixels, so that 16-bit mask bytes and folded rows of 12 fp32 channels hold
 // pixels of two samples.
 BOOST_AUTO_TEST_CASE(samples_drop_residual_branches) {
+  enum class Shortcut { identity, norm, dropped_norm };
   for (const std::int64_t channels : {1, 12, 16, 33}) {
-    for (const bool shortcut_norm : {false, true}) {
-      Graph graph("stochastic depth of " + std::to_string(channels) +
-                      (shortcut_norm ? " with a norm in the shortcut" : ""),
+    for (const Shortcut shortcut : {Shortcut::identity, Shortcut::norm, Shortcut::dropped_norm}) {
+      const bool drops = shortcut == Shortcut::dropped_norm;
+      Graph graph(fmt::format("stochastic depth of {} with shortcut {}", channels,
+                              static_cast<int>(shortcut)),
                   {.channels = 3, .height = 5, .width = 3}, 4);
       ValueId x = unit(graph, graph.input(),
                        {.name = "stem", .out_channels = channels, .kernel = 3, .padding = 1});
@@ -347,12 +350,14 @@ BOOST_AUTO_TEST_CASE(samples_drop_residual_branches) {
         const ValueId branch = graph.batch_norm(
             graph.conv2d(x, {.name = name, .out_channels = channels, .kernel = 1}),
             {.name = name + ".bn", .drop = {.probability = 0.375, .block = block}});
-        if (shortcut_norm) {
+        if (shortcut == Shortcut::identity) {
+          x = graph.add(branch, x);
+        } else {
           const ValueId other =
               graph.conv2d(x, {.name = name + ".shortcut", .out_channels = channels, .kernel = 1});
-          x = graph.add(branch, graph.batch_norm(other, {.name = name + ".shortcut.bn"}));
-        } else {
-          x = graph.add(branch, x);
+          const StochasticDepth drop{.probability = drops ? 0.5 : 0, .block = block - 1};
+          x = graph.add(branch,
+                        graph.batch_norm(other, {.name = name + ".shortcut.bn", .drop = drop}));
         }
         x = graph.relu(x);
       }

@@ -148,10 +148,7 @@ class NormLowering final : public Lowering {
   void emit_parameter_gradients(ProgramBuilder& builder, const Incoming& incoming,
                                 const NormSumsOperands& sums,
                                 const std::optional<NormSumsOperands>& sums_of_added) {
-    const bool drops =
-        sums.norm.drop.rows != 0 || (sums_of_added && sums_of_added->norm.drop.rows != 0);
-    const Tensor workspace =
-        builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1, drops));
+    const Tensor workspace = builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1));
     std::vector<Tensor> touched{incoming.first, workspace};
     if (incoming.second) touched.insert(touched.end(), {*incoming.second, incoming.sum});
     if (mask_) touched.push_back(*mask_);

@@ -9,7 +9,9 @@ namespace {
 SampleDrop drop_of(const ProgramBuilder& builder, const Node& node) {
   const StochasticDepth& drop = std::get<BatchNorm>(node.op).options.drop;
   if (!builder.training() || drop.probability == 0) return {};
-  return {.rows = node.output[1] * node.output[2], .block = drop.block, .scale = drop.scale()};
+  return {.rows = Divisor(static_cast<std::uint32_t>(node.output[1] * node.output[2])),
+          .block = drop.block,
+          .scale = drop.scale()};
 }
 
 }  // namespace

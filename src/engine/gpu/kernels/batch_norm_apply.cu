@@ -3,6 +3,8 @@
 #include "sample_drop.hpp"
 #include "vec8_rows.hpp"
 
+#include <cassert>
+
 namespace lockstep::gpu {
 namespace {
 
@@ -15,14 +17,20 @@ using Vec8Norm = ChannelNorm<T, vec8_size>;
 template <typename T>
 using Vec8Gradient = ChannelGradient<T, vec8_size>;
 
-template <typename T, bool adds, bool adds_norm, bool drops>
+/// What is added to the norm's output.
+enum class Addend { none, values, norm };
+
+template <typename T, Addend addend>
 struct Apply {
+  static constexpr bool adds = addend != Addend::none;
+  static constexpr bool adds_norm = addend == Addend::norm;
   Matrix extent;
   ColumnItems items;
   const T* x;
   const T* residual;
   Normalization norm;
   Normalization residual_norm;
+  SampleDrop drop;  ///< of the added norm if there is one
   bool relu;
   std::uint8_t* mask;
   T* y;
@@ -38,35 +46,40 @@ struct Apply {
     const auto channels = Vec8Norm<T>::load(norm, read);
     Vec8Norm<T> residual_channels{};
     if constexpr (adds_norm) residual_channels = Vec8Norm<T>::load(residual_norm, read);
-    items.for_rows_of<adds || drops ? depth<T> / 2 : depth<T>>(
-        chunk, extent.rows,
-        [&](std::int64_t row) {
-          const std::int64_t at = row * extent.padded + channel;
-          Loaded loaded{read_vec8(x + at), {}};
-          if constexpr (adds) loaded.residual = read_vec8(residual + at);
-          return loaded;
-        },
-        [&](std::int64_t row, const Loaded& loaded) {
-          Vec8 values = loaded.x.floats();
-          channels.normalize(values);
-          if constexpr (drops) drop_samples(norm.drop, row, values);
-          if constexpr (adds) {
-            Vec8 others = loaded.residual.floats();
-            if constexpr (adds_norm) {
-              residual_channels.normalize(others);
-              if constexpr (drops) drop_samples(residual_norm.drop, row, others);
-              others = packed<T>(others).floats();
+    const auto apply = [&]<bool drops>() {
+      items.for_rows_of<drops  ? 1
+                        : adds ? depth<T> / 2
+                               : depth<T>>(
+          chunk, extent.rows,
+          [&](std::int64_t row) {
+            const std::int64_t at = row * extent.padded + channel;
+            Loaded loaded{read_vec8(x + at), {}};
+            if constexpr (adds) loaded.residual = read_vec8(residual + at);
+            return loaded;
+          },
+          [&](std::int64_t row, const Loaded& loaded) {
+            Vec8 values = loaded.x.floats();
+            channels.normalize(values);
+            if constexpr (drops && !adds_norm) drop_samples(drop, row, values);
+            if constexpr (adds) {
+              Vec8 others = loaded.residual.floats();
+              if constexpr (adds_norm) {
+                residual_channels.normalize(others);
+                if constexpr (drops) drop_samples(drop, row, others);
+                others = packed<T>(others).floats();
+              }
+              for (int i = 0; i < vec8_size; ++i) values[i] += others[i];
             }
-            for (int i = 0; i < vec8_size; ++i) values[i] += others[i];
-          }
-          if (relu) {
-            for (int i = 0; i < vec8_size; ++i) values[i] = values[i] <= 0 ? 0.0F : values[i];
-          }
-          const RawVec8<T> result = packed<T>(values);
-          const std::int64_t at = row * extent.padded + channel;
-          write_vec8(y + at, result);
-          if (mask != nullptr) mask[at / vec8_size] = positive(result);
-        });
+            if (relu) {
+              for (int i = 0; i < vec8_size; ++i) values[i] = values[i] <= 0 ? 0.0F : values[i];
+            }
+            const RawVec8<T> result = packed<T>(values);
+            const std::int64_t at = row * extent.padded + channel;
+            write_vec8(y + at, result);
+            if (mask != nullptr) mask[at / vec8_size] = positive(result);
+          });
+    };
+    with_drops(drop, apply);
   }
   /// Mask bits of the stored (rounded) values.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE static std::uint8_t positive(const RawVec8<T>& raw) {
@@ -77,7 +90,7 @@ struct Apply {
   }
 };
 
-template <typename T, bool masked, bool adds_norm, bool drops>
+template <typename T, bool masked, bool adds_norm>
 struct BackwardApply {
   Matrix extent;
   ColumnItems items;
@@ -85,6 +98,7 @@ struct BackwardApply {
   const std::uint8_t* mask;
   NormGradient norm;
   NormGradient added;
+  SampleDrop drop;  ///< of the added norm if there is one
   float share;
   T* dz;
 
@@ -101,35 +115,39 @@ struct BackwardApply {
     const auto channels = Vec8Gradient<T>::load(norm, share, read);
     Vec8Gradient<T> added_channels{};
     if constexpr (adds_norm) added_channels = Vec8Gradient<T>::load(added, share, read);
-    items.for_rows_of<depth<T> / 2>(
-        chunk, extent.rows,
-        [&](std::int64_t row) {
-          const std::int64_t at = row * extent.padded + channel;
-          Loaded loaded{read_vec8(static_cast<const T*>(norm.x) + at),
-                        read_vec8(dy + at),
-                        masked ? mask[at / vec8_size] : 0xFFU,
-                        {}};
-          if constexpr (adds_norm) {
-            loaded.added_x = read_vec8(static_cast<const T*>(added.x) + at);
-          }
-          return loaded;
-        },
-        [&](std::int64_t row, const Loaded& loaded) {
-          Vec8 g = loaded.dy.floats();
-          for (int i = 0; i < vec8_size; ++i) {
-            if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
-          }
-          const std::int64_t at = row * extent.padded + channel;
-          if (dz != nullptr) store<vec8_size>(dz + at, g);
-          Vec8 own_g = g;
-          if constexpr (drops) drop_samples(norm.norm.drop, row, own_g);
-          store<vec8_size>(static_cast<T*>(norm.dx) + at, channels.of(own_g, loaded.x.floats()));
-          if constexpr (adds_norm) {
-            if constexpr (drops) drop_samples(added.norm.drop, row, g);
-            store<vec8_size>(static_cast<T*>(added.dx) + at,
-                             added_channels.of(g, loaded.added_x.floats()));
-          }
-        });
+    const auto apply = [&]<bool drops>() {
+      items.for_rows_of<drops ? 1 : depth<T> / 2>(
+          chunk, extent.rows,
+          [&](std::int64_t row) {
+            const std::int64_t at = row * extent.padded + channel;
+            Loaded loaded{read_vec8(static_cast<const T*>(norm.x) + at),
+                          read_vec8(dy + at),
+                          masked ? mask[at / vec8_size] : 0xFFU,
+                          {}};
+            if constexpr (adds_norm) {
+              loaded.added_x = read_vec8(static_cast<const T*>(added.x) + at);
+            }
+            return loaded;
+          },
+          [&](std::int64_t row, const Loaded& loaded) {
+            Vec8 g = loaded.dy.floats();
+            for (int i = 0; i < vec8_size; ++i) {
+              if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
+            }
+            const std::int64_t at = row * extent.padded + channel;
+            if constexpr (!adds_norm) {
+              if (masked && dz != nullptr) store<vec8_size>(dz + at, g);
+              if constexpr (drops) drop_samples(drop, row, g);
+            }
+            store<vec8_size>(static_cast<T*>(norm.dx) + at, channels.of(g, loaded.x.floats()));
+            if constexpr (adds_norm) {
+              if constexpr (drops) drop_samples(drop, row, g);
+              store<vec8_size>(static_cast<T*>(added.dx) + at,
+                               added_channels.of(g, loaded.added_x.floats()));
+            }
+          });
+    };
+    with_drops(drop, apply);
   }
 };
 
@@ -159,33 +177,37 @@ struct AddBias {
 void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
                       const Normalization& norm, const NormalizeOptions& options, void* y) {
   const ColumnItems items = column_items(extent);
+  const SampleDrop& drop = drop_of(norm, options.residual_norm);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<bool adds, bool adds_norm, bool drops>() {
+    const auto start = [&]<Addend addend>() {
+      constexpr bool adds_norm = addend == Addend::norm;
       launch(stream, items.count(),
-             Apply<T, adds, adds_norm, drops>{extent, items, static_cast<const T*>(x),
-                                              static_cast<const T*>(options.residual), norm,
-                                              adds_norm ? *options.residual_norm : Normalization{},
-                                              options.relu, options.mask, static_cast<T*>(y)});
+             Apply<T, addend>{extent, items, static_cast<const T*>(x),
+                              static_cast<const T*>(options.residual), norm,
+                              adds_norm ? *options.residual_norm : Normalization{}, drop,
+                              options.relu, options.mask, static_cast<T*>(y)});
     };
-    with_flags<>(start, options.residual != nullptr, options.residual_norm != nullptr,
-                 drops_samples(norm, options.residual_norm));
+    if (options.residual_norm != nullptr) return start.template operator()<Addend::norm>();
+    if (options.residual != nullptr) return start.template operator()<Addend::values>();
+    start.template operator()<Addend::none>();
   });
 }
 
 void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* dy,
                                const std::uint8_t* mask, double elements, const NormGradient& of,
                                const NormGradient* added, void* dz) {
+  assert(dz == nullptr || (mask != nullptr && added == nullptr));
   const ColumnItems items = column_items(extent);
   const auto share = static_cast<float>(1.0 / elements);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<bool masked, bool adds_norm, bool drops>() {
+    const auto start = [&]<bool masked, bool adds_norm>() {
       launch(stream, items.count(),
-             BackwardApply<T, masked, adds_norm, drops>{
+             BackwardApply<T, masked, adds_norm>{
                  extent, items, static_cast<const T*>(dy), mask, of,
-                 adds_norm ? *added : NormGradient{}, share, static_cast<T*>(dz)});
+                 adds_norm ? *added : NormGradient{},
+                 drop_of(of.norm, adds_norm ? &added->norm : nullptr), share, static_cast<T*>(dz)});
     };
-    with_flags<>(start, mask != nullptr, added != nullptr,
-                 drops_samples(of.norm, added != nullptr ? &added->norm : nullptr));
+    with_flags<>(start, mask != nullptr, added != nullptr);
   });
 }
 

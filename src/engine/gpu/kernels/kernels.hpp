@@ -3,6 +3,7 @@
 #include "../../batch_labels.hpp"
 #include "../data_type.hpp"
 #include "column_gather.hpp"
+#include "divisor.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 
 #include <cstddef>
@@ -122,10 +123,8 @@ struct Matrix {
   std::int64_t channels;
   std::int64_t padded;
 };
-/// Bytes of the `workspace` of reductions over rows. `norms`: of batch_norm_backward_sums(), and
-/// whether one of them drops samples.
-[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1,
-                                              bool drops = false);
+/// Bytes of the `workspace` of reductions over rows. `norms`: of batch_norm_backward_sums().
+[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1);
 
 /// Each channel's, (padded) each; mean and variance are 0 in the padding.
 struct NormStatistics {
@@ -155,9 +154,10 @@ void scale_to_share(Stream stream, const Matrix& extent, const double* elements,
 /// multiplied by `scale` in the others.
 struct SampleDrop {
   DroppedBlocks dropped = {};  ///< on the device
-  std::int64_t rows = 0;       ///< of each sample; 0: no stochastic depth
-  int block = 0;
+  Divisor rows{1};             ///< of each sample
+  int block = -1;              ///< -1: no stochastic depth
   float scale = 1.0F;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE bool any() const { return block >= 0; }
 };
 
 /// Inputs of a normalisation; all (padded), fp32. Weight and bias are 0 in the padding.
@@ -166,7 +166,9 @@ struct Normalization {
   const float* inverse_deviation;
   const float* weight;
   const float* bias;
-  SampleDrop drop = {};  ///< applied to the output; a gradient is multiplied by the same factors
+  /// Applied to the output; a gradient is multiplied by the same factors. A norm to which another
+  /// norm is added has none.
+  SampleDrop drop = {};
 };
 /// y = relu?(((x - mean) * inverse_deviation * weight + bias) * drop [+ residual]). `mask`, if
 /// not null, receives one bit per value, set where y > 0 (bit i % 8 of byte i / 8).
@@ -217,7 +219,7 @@ struct NormGradient {
   void* dx;
 };
 /// The gradient of x, and that of the added operand: of x of the `added` norm, or, in `dz` if not
-/// null, g. of.dx may be dy; dz may be dy if of.dx is not.
+/// null (only with a mask), g. of.dx may be dy; dz may be dy if of.dx is not.
 void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* dy,
                                const std::uint8_t* mask, double elements, const NormGradient& of,
                                const NormGradient* added, void* dz);

@@ -49,18 +49,16 @@ struct CombineSums {
   }
 };
 
-/// Number of sums over g: of g, of g * (x - mean) and, with an added norm, of g * (x - mean) of
-/// that norm. If samples are dropped, g may differ between the norms, so the fourth is its sum for
-/// the added one.
-constexpr int gradient_sums(bool added, bool drops) {
-  return added ? (drops ? 4 : 3) : 2;
+/// Number of sums: of g and of g * (x - mean), for one norm or, with an added norm, for both. Their
+/// sums of g differ if samples are dropped; else the first is used for both.
+constexpr int gradient_sums(bool added) {
+  return added ? 4 : 2;
 }
 
 /// `joins`: g is the sum of two gradients, computed and stored here.
-template <typename T, bool masked, bool joins, bool added, bool drops>
+template <typename T, bool masked, bool joins, bool added>
 struct ChunkGradients {
-  static constexpr int kinds = gradient_sums(added, drops);
-  static constexpr bool few_blocks = drops;
+  static constexpr int kinds = gradient_sums(added);
   using Partial = Vec8Sums<kinds>;
   RowReduction reduction;
   const T* dy;
@@ -71,8 +69,7 @@ struct ChunkGradients {
   const float* mean;
   const T* added_x;
   const float* added_mean;
-  SampleDrop drop;
-  SampleDrop added_drop;
+  SampleDrop drop;  ///< of the added norm if there is one
   float* partials;
 
   struct Loaded {
@@ -93,40 +90,48 @@ struct ChunkGradients {
     if constexpr (added) added_center = load<vec8_size>(added_mean + channel);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
     // A row takes more registers there, so two would not fit.
-    constexpr int depth = joins || drops ? 1 : packed_size<T> / 4;
+    constexpr int depth = joins ? 1 : packed_size<T> / 4;
 #else
     constexpr int depth = packed_size<T> / 4;
 #endif
-    reduction.for_rows_of<depth>(
-        block, lane,
-        [&](std::int64_t row) {
-          const std::int64_t at = row * reduction.padded + channel;
-          Loaded loaded{
-              read_vec8(x + at), read_vec8(dy + at), masked ? mask[at / vec8_size] : 0xFFU, {}, {}};
-          if constexpr (joins) loaded.other = read_vec8(other + at);
-          if constexpr (added) loaded.added_x = read_vec8(added_x + at);
-          return loaded;
-        },
-        [&](std::int64_t row, const Loaded& loaded) {
-          Vec8 g = gradient(loaded);
-          for (int i = 0; i < vec8_size; ++i) {
-            if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
-          }
-          if constexpr (joins) {
-            store<vec8_size>(kept + row * reduction.padded + channel, g);
-          }
-          Vec8 added_g = g;
-          if constexpr (drops) drop_samples(drop, row, g);
-          for (int i = 0; i < vec8_size; ++i) result.sums[0][i] += g[i];
-          add_products(g, loaded.x.floats(), center, result.sums[1]);
-          if constexpr (added) {
-            if constexpr (drops) {
-              drop_samples(added_drop, row, added_g);
-              for (int i = 0; i < vec8_size; ++i) result.sums[3][i] += added_g[i];
+    const auto sum_rows = [&]<bool drops>() {
+      reduction.for_rows_of<drops ? 1 : depth>(
+          block, lane,
+          [&](std::int64_t row) {
+            const std::int64_t at = row * reduction.padded + channel;
+            Loaded loaded{read_vec8(x + at),
+                          read_vec8(dy + at),
+                          masked ? mask[at / vec8_size] : 0xFFU,
+                          {},
+                          {}};
+            if constexpr (joins) loaded.other = read_vec8(other + at);
+            if constexpr (added) loaded.added_x = read_vec8(added_x + at);
+            return loaded;
+          },
+          [&](std::int64_t row, const Loaded& loaded) {
+            Vec8 g = gradient(loaded);
+            for (int i = 0; i < vec8_size; ++i) {
+              if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
             }
-            add_products(added_g, loaded.added_x.floats(), added_center, result.sums[2]);
-          }
-        });
+            if constexpr (joins) {
+              store<vec8_size>(kept + row * reduction.padded + channel, g);
+            }
+            if constexpr (added) {
+              add_values(g, result.sums[0]);
+              add_products(g, loaded.x.floats(), center, result.sums[1]);
+              if constexpr (drops) {
+                drop_samples(drop, row, g);
+                add_values(g, result.sums[2]);
+              }
+              add_products(g, loaded.added_x.floats(), added_center, result.sums[3]);
+            } else {
+              if constexpr (drops) drop_samples(drop, row, g);
+              add_values(g, result.sums[0]);
+              add_products(g, loaded.x.floats(), center, result.sums[1]);
+            }
+          });
+    };
+    with_drops(drop, sum_rows);
     return result;
   }
   /// Rounded as stored.
@@ -138,6 +143,9 @@ struct ChunkGradients {
       g = packed<T>(g).floats();
     }
     return g;
+  }
+  LOCKSTEP_HOST_DEVICE static void add_values(const Vec8& values, Vec8& sums) {
+    for (int i = 0; i < vec8_size; ++i) sums[i] += values[i];
   }
   LOCKSTEP_HOST_DEVICE static void add_products(const Vec8& g, const Vec8& values,
                                                 const Vec8& center, Vec8& sums) {
@@ -171,14 +179,15 @@ struct GradientsOut {
   return {of.norm.inverse_deviation, of.weight, of.bias, of.kept};
 }
 
-template <bool added, bool drops>
+template <bool added>
 struct CombineGradients {
-  static constexpr int kinds = gradient_sums(added, drops);
-  using Sums = PartialSums<kinds>;
+  static constexpr bool few_blocks = added;  // few threads, with many loads
+  using Sums = PartialSums<gradient_sums(added)>;
   using Partial = typename Sums::Partial;
   Sums sums;
   GradientsOut own;
   GradientsOut other;
+  bool drops;
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
                                                      int lane) const {
     return sums.partial(block * channels_per_block + column, lane);
@@ -187,7 +196,9 @@ struct CombineGradients {
     const std::int64_t channel = block * channels_per_block + column;
     if (channel >= sums.padded) return;
     own.write(channel, total.sums[0], total.sums[1]);
-    if constexpr (added) other.write(channel, total.sums[kinds == 4 ? 3 : 0], total.sums[2]);
+    if constexpr (added) {
+      other.write(channel, drops ? total.sums[2] : total.sums[0], total.sums[3]);
+    }
   }
 };
 
@@ -198,21 +209,21 @@ PartialSums<kinds> partial_sums(const RowReduction& reduction, const void* works
 }
 
 void combine(Stream stream, const RowReduction& reduction, const NormSums& of,
-             const NormSums* added, bool any_drops, const void* workspace) {
-  const auto start = [&]<bool adds, bool drops>() {
-    constexpr int kinds = gradient_sums(adds, drops);
+             const NormSums* added, const void* workspace) {
+  const auto start = [&]<bool adds>() {
     launch_blocks(
         stream, combining_blocks(reduction),
-        CombineGradients<adds, drops>{partial_sums<kinds>(reduction, workspace), gradients_out(of),
-                                      adds ? gradients_out(*added) : GradientsOut{}});
+        CombineGradients<adds>{partial_sums<gradient_sums(adds)>(reduction, workspace),
+                               gradients_out(of), adds ? gradients_out(*added) : GradientsOut{},
+                               adds && added->norm.drop.any()});
   };
-  with_flags<>(start, added != nullptr, any_drops);
+  with_flags<>(start, added != nullptr);
 }
 
 }  // namespace
 
-std::size_t reduction_workspace(const Matrix& extent, int norms, bool drops) {
-  const auto kinds = static_cast<std::size_t>(gradient_sums(norms > 1, drops));
+std::size_t reduction_workspace(const Matrix& extent, int norms) {
+  const auto kinds = static_cast<std::size_t>(gradient_sums(norms > 1));
   return kinds * sizeof(float) * static_cast<std::size_t>(row_reduction(extent).partials());
 }
 
@@ -232,26 +243,25 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
                               const IncomingGradient& incoming, const std::uint8_t* mask,
                               const NormSums& of, const NormSums* added, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
-  const bool any_drops = drops_samples(of.norm, added != nullptr ? &added->norm : nullptr);
+  const SampleDrop drop = drop_of(of.norm, added != nullptr ? &added->norm : nullptr);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<bool masked, bool joins, bool adds, bool drops>() {
+    const auto start = [&]<bool masked, bool joins, bool adds>() {
       launch_blocks(
           stream, reduction.blocks(),
-          ChunkGradients<T, masked, joins, adds, drops>{
+          ChunkGradients<T, masked, joins, adds>{
               reduction, static_cast<const T*>(incoming.dy), static_cast<const T*>(incoming.other),
               static_cast<T*>(incoming.masked), mask, static_cast<const T*>(of.x), of.norm.mean,
               adds ? static_cast<const T*>(added->x) : nullptr, adds ? added->norm.mean : nullptr,
-              of.norm.drop, adds ? added->norm.drop : SampleDrop{},
-              static_cast<float*>(workspace)});
+              drop, static_cast<float*>(workspace)});
     };
-    with_flags<>(start, mask != nullptr, incoming.other != nullptr, added != nullptr, any_drops);
+    with_flags<>(start, mask != nullptr, incoming.other != nullptr, added != nullptr);
   });
-  combine(stream, reduction, of, added, any_drops, workspace);
+  combine(stream, reduction, of, added, workspace);
 }
 
 void combine_gradients(Stream stream, const RowReduction& reduction, const NormSums& of,
                        const void* workspace) {
-  combine(stream, reduction, of, nullptr, false, workspace);
+  combine(stream, reduction, of, nullptr, workspace);
 }
 
 }  // namespace lockstep::gpu

@@ -3,28 +3,34 @@
 #include "kernels.hpp"
 #include "vec8_rows.hpp"
 
+#include <cassert>
 #include <cstdint>
 
 /// Stochastic depth in the kernels of norms.
 namespace lockstep::gpu {
 
-/// Whether a norm or the norm added to it drops samples.
-[[nodiscard]] inline bool drops_samples(const Normalization& norm, const Normalization* added) {
-  return norm.drop.rows != 0 || (added != nullptr && added->drop.rows != 0);
+/// The stochastic depth of a norm, or of the norm added to it: then the former has none.
+[[nodiscard]] inline const SampleDrop& drop_of(const Normalization& norm,
+                                               const Normalization* added) {
+  assert(added == nullptr || !norm.drop.any());
+  return added != nullptr ? added->drop : norm.drop;
 }
 
-/// The factor on a pixel of the batch; 1 without stochastic depth.
-LOCKSTEP_HOST_DEVICE inline float factor_of_pixel(const SampleDrop& drop, std::int64_t pixel) {
-  if (drop.rows == 0) return 1.0F;
-  const std::int64_t sample{static_cast<std::uint32_t>(pixel) /
-                            static_cast<std::uint32_t>(drop.rows)};
-  return drop.dropped.drops(sample, drop.block) ? 0.0F : drop.scale;
+/// Calls `loop` with whether samples are dropped as its template argument: a kernel has one loop
+/// for each, so that stochastic depth costs the other nothing.
+template <typename Loop>
+LOCKSTEP_HOST_DEVICE void with_drops(const SampleDrop& drop, const Loop& loop) {
+  if (drop.any()) {
+    loop.template operator()<true>();
+  } else {
+    loop.template operator()<false>();
+  }
 }
-
-/// Applies stochastic depth to a vec8 of a pixel.
+/// Applies stochastic depth to a vec8 of a pixel of the batch.
 LOCKSTEP_HOST_DEVICE inline void drop_samples(const SampleDrop& drop, std::int64_t pixel,
                                               Vec8& values) {
-  const float factor = factor_of_pixel(drop, pixel);
+  const std::uint32_t sample = drop.rows.quotient(static_cast<std::uint32_t>(pixel));
+  const float factor = drop.dropped.drops(sample, drop.block) ? 0.0F : drop.scale;
   for (int i = 0; i < vec8_size; ++i) values[i] *= factor;
 }
 

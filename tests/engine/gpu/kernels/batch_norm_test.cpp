@@ -218,7 +218,7 @@ void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
                                .dx = to_dx},
                               nullptr, to_dz);
   };
-  run(dx.data(), dy.data(), dz.data());
+  run(dx.data(), dy.data(), masked ? dz.data() : nullptr);
 
   const auto g = [&](std::int64_t i) { return masked && !bit(mask, i) ? 0.0 : dy[i]; };
   const auto expected = [&](std::int64_t i) {
@@ -229,10 +229,11 @@ void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
             norm.normalized(x[i], c) * static_cast<double>(weight_gradient[at]) / elements);
   };
   check_close(reader(dx), expected, dx.size(), type, 4e-6);
-  check_close(reader(dz), g, dz.size(), type, 0);
   Values in_place = dy;
   run(in_place.data(), in_place.data(), nullptr);
   BOOST_TEST((in_place == dx));
+  if (!masked) return;
+  check_close(reader(dz), g, dz.size(), type, 0);
   Values masked_in_place = dy;
   Values other(type, x.size());
   run(other.data(), masked_in_place.data(), masked_in_place.data());
