@@ -173,6 +173,7 @@ class CudaCompute final : public Compute, private NormExchange {
                                     {.tail_size = options.tail_size,
                                      .units = options.units,
                                      .precision = options.precision,
+                                     .gpu = module_.identify(*device_).gpu,
                                      .norms = options.synchronised_norms ? this : nullptr,
                                      .records = options.cuda_graph,
                                      .decodes = options.decode == DecodeChoice::gpu});
@@ -195,7 +196,13 @@ class CudaCompute final : public Compute, private NormExchange {
   }
   [[nodiscard]] std::string convolutions() const override { return convolutions_; }
   [[nodiscard]] std::string all_reduce() const override { return all_reduce_; }
-  [[nodiscard]] std::string backend() const override { return device_->convolutions().name(); }
+  [[nodiscard]] std::string backend() const override {
+    // Checkpoints of versions without classes have the sums of sm_90, and no name for them.
+    const gpu::GpuClass sums = module_.identify(*device_).gpu;
+    const std::string library = device_->convolutions().name();
+    if (sums == gpu::GpuClass::sm_90) return library;
+    return fmt::format("{}, sums of {}", library, to_string(sums));
+  }
   [[nodiscard]] std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     if (const DeviceDecoding* const decoding = engine_->input_format().decoding) {

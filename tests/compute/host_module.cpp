@@ -3,7 +3,8 @@
 // one device. HOST_MODULE_HANG=device:1 or nccl:1 makes rank 1 hang when it opens its device or
 // starts NCCL. HOST_MODULE_MARKS=FILE receives the ranges for a profiler, and
 // HOST_MODULE_ALGORITHMS=FILE the chosen algorithms. HOST_MODULE_BUS is the PCI bus id of the GPU,
-// HOST_MODULE_NCCL the version of NCCL (22809). HOST_MODULE_NVLS=FILE receives NCCL_NVLS_ENABLE.
+// HOST_MODULE_NCCL the version of NCCL (22809), HOST_MODULE_CAPABILITY the first number of the GPU's
+// compute capability. HOST_MODULE_NVLS=FILE receives NCCL_NVLS_ENABLE.
 // HOST_MODULE_GPU: see host_streams.hpp.
 #include "compute/module_interface.hpp"
 #include "engine/gpu/host_device.hpp"
@@ -78,8 +79,10 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
 
 DeviceIdentity identify(const Device& /*device*/) {
   const bool shared = std::getenv("HOST_MODULE_SHARED") != nullptr;
+  const char* const capability = std::getenv("HOST_MODULE_CAPABILITY");
   return {.uuid = "GPU-" + (shared ? std::string("shared") : std::to_string(getpid())),
-          .bus_id = bus_id()};
+          .bus_id = bus_id(),
+          .gpu = capability == nullptr ? GpuClass::sm_90 : gpu_class(std::atoi(capability), 0)};
 }
 
 /// A host device's memory is host memory, so the MPI communicator can use it when the queued work

@@ -136,6 +136,17 @@ def a_profiler_receives_steps_phases_and_buckets(folder):
     assert "evaluation" in lines[steps[1]:steps[2]], lines
 
 
+def a_run_that_resumes_on_another_class_of_gpu_says_so(folder):
+    def resumed_on(capability, steps):
+        return run(folder, "train", "--model", "mini-resnet", "--width", 8, "--data", "few", "--run-dir", "classes", "--device", "cuda",
+                   "--global-batch-size", BATCH, "--max-steps", steps, "--resume", "auto", env={"HOST_MODULE_CAPABILITY": capability})
+
+    assert "backend" not in resumed_on("8", 1)
+    assert "backend" not in resumed_on("8", 2)
+    says = resumed_on("10", 3)
+    assert "sums of sm_80, is" in says and "sums of sm_100 now (results may differ in their last bits)" in says, says
+
+
 def every_precision_reaches_the_accuracy(folder):
     reached = {}
     for precision in ("fp32", "tf32", "bf16", "fp16"):
@@ -151,10 +162,11 @@ def main():
     failed = 0
     quick = [twenty_steps_match_those_on_a_cpu, ranks_on_one_gpu_equal_one_rank]
     long = [twenty_steps_of_other_optimizers_match_those_on_a_cpu, nccl_alone_changes_nothing]
+    of_host = [a_profiler_receives_steps_phases_and_buckets, a_run_that_resumes_on_another_class_of_gpu_says_so]
     if REAL:
         tests = quick + long + [every_precision_reaches_the_accuracy]
     else:
-        tests = [a_slow_gpu_gives_the_same_bits_as_a_fast_one, *(long if SOAK else [*quick, a_profiler_receives_steps_phases_and_buckets])]
+        tests = [a_slow_gpu_gives_the_same_bits_as_a_fast_one, *(long if SOAK else [*quick, *of_host])]
         print("left out: every_precision_reaches_the_accuracy (it needs a GPU)")
     with tempfile.TemporaryDirectory() as folder:
         run(folder, "pack", "--from", "mnist", "--input", FILES, "--output", "data")

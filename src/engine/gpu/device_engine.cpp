@@ -38,6 +38,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .analysis = std::move(analysis),
                   .type = type,
                   .tf32 = options.precision == Precision::tf32,
+                  .gpu = options.gpu,
                   .norms = options.norms,
                   .records = options.records,
                   .arena = std::move(arena),

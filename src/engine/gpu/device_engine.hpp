@@ -14,6 +14,7 @@ struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
   UnitOptions units = {};     ///< of a sharded layout
   Precision precision = Precision::fp32;
+  GpuClass gpu = GpuClass::sm_90;  ///< decides the order of sums
   /// Batch norms in training use the statistics of all ranks' samples; outlives the engine. Null:
   /// of this rank's samples.
   NormExchange* norms = nullptr;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "gpu_class.hpp"
+
 #include <cstddef>
 #include <string>
 
@@ -40,6 +42,7 @@ class MemorySource {
 struct DeviceIdentity {
   std::string uuid;    ///< "GPU-" and 32 hexadecimal digits in groups, as nvidia-smi -L prints it
   std::string bus_id;  ///< "0000:0a:00.0"
+  GpuClass gpu = GpuClass::sm_90;
 };
 
 }  // namespace lockstep::gpu

@@ -22,6 +22,7 @@ struct EngineState {
   GraphAnalysis analysis;
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
+  GpuClass gpu;         ///< of the device
   NormExchange* norms;  ///< of batch norms in training; null: this rank only
   bool records;         ///< programs record their steps and replay them
   ParameterArena arena;

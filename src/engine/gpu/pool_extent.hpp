@@ -18,7 +18,8 @@ template <typename Options>
           .padded = in.padded,
           .kernel = options.kernel,
           .stride = options.stride,
-          .padding = options.padding};
+          .padding = options.padding,
+          .gpu = in.gpu};
 }
 
 }  // namespace lockstep::gpu

@@ -32,7 +32,10 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = graph_.nodes()[at(id)].output;
-  Extent extent{.batch = batch_size(), .channels = shape[0], .padded = padded_channels(shape[0])};
+  Extent extent{.batch = batch_size(),
+                .channels = shape[0],
+                .padded = padded_channels(shape[0]),
+                .gpu = state_.gpu};
   if (shape.rank() == 3) {
     extent.height = shape[1];
     extent.width = shape[2];

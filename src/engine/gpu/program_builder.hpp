@@ -69,12 +69,13 @@ struct Extent {
   std::int64_t width = 1;
   std::int64_t channels = 0;
   std::int64_t padded = 0;
+  GpuClass gpu = GpuClass::sm_90;
   [[nodiscard]] std::int64_t rows() const noexcept { return batch * height * width; }
   [[nodiscard]] std::size_t values() const noexcept {
     return static_cast<std::size_t>(rows() * padded);
   }
   [[nodiscard]] Matrix matrix() const noexcept {
-    return {.rows = rows(), .channels = channels, .padded = padded};
+    return {.rows = rows(), .channels = channels, .padded = padded, .gpu = gpu};
   }
   [[nodiscard]] ImageExtent image() const noexcept {
     return {

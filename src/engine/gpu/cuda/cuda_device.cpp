@@ -60,7 +60,9 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 DeviceIdentity identify(int device, const cudaDeviceProp& properties) {
   std::array<char, 32> bus_id{};
   LOCKSTEP_CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), device));
-  return {.uuid = uuid_text(properties.uuid), .bus_id = bus_id.data()};
+  return {.uuid = uuid_text(properties.uuid),
+          .bus_id = bus_id.data(),
+          .gpu = gpu_class(properties.major, properties.minor)};
 }
 
 std::string cudnn_text() {

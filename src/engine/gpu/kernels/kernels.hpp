@@ -2,6 +2,7 @@
 
 #include "../../batch_labels.hpp"
 #include "../data_type.hpp"
+#include "../gpu_class.hpp"
 #include "column_gather.hpp"
 #include "divisor.hpp"
 #include "lockstep/core/pixel_cut.hpp"
@@ -122,6 +123,7 @@ struct Matrix {
   std::int64_t rows;
   std::int64_t channels;
   std::int64_t padded;
+  GpuClass gpu = GpuClass::sm_90;  ///< decides the order of sums over rows
 };
 /// Bytes of the `workspace` of reductions over rows. `norms`: of batch_norm_backward_sums().
 [[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1);
@@ -237,6 +239,7 @@ struct PoolExtent {
   std::int64_t stride;
   std::int64_t padding;
   bool partial_windows = false;  ///< for means: of the pixels within the image alone
+  GpuClass gpu = GpuClass::sm_90;
 };
 /// `index`, if not null, receives one byte per output value: which of the window's kernel^2
 /// positions holds the maximum (the first if several do; NaN counts as largest).

@@ -343,8 +343,10 @@ void pooled_norm_forward(Stream stream, DataType type, const PoolExtent& extent,
 void pooled_norm_backward_sums(Stream stream, DataType type, const PoolExtent& extent,
                                const PooledGradient& incoming, const NormSums& of,
                                void* workspace) {
-  const RowReduction reduction =
-      row_reduction(extent.batch * extent.height * extent.width, extent.padded);
+  const RowReduction reduction = row_reduction({.rows = extent.batch * extent.height * extent.width,
+                                                .channels = extent.padded,
+                                                .padded = extent.padded,
+                                                .gpu = extent.gpu});
   with_type(type, [&]<typename T>(T*) {
     launch_blocks(stream, reduction.blocks(),
                   ChunkPooledGradients<T>{

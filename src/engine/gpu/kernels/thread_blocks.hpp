@@ -11,7 +11,5 @@ struct ThreadBlocks {
   int columns = 1;
 };
 inline constexpr int threads_per_block = 256;
-/// How many blocks a large device runs together: three on each of an H100's 132 multiprocessors.
-inline constexpr std::int64_t large_device_blocks = 396;
 
 }  // namespace lockstep::gpu

@@ -107,8 +107,8 @@ struct ColumnItems {
       loaded_together * std::clamp(ceil_div(rows * items.columns, enough * loaded_together),
                                    std::int64_t{1}, std::int64_t{4});
   items.interleaved =
-      std::clamp(large_device_blocks * threads_per_block / items.columns, std::int64_t{1},
-                 std::max(ceil_div(rows, items.rows_each), std::int64_t{1}));
+      std::clamp(blocks_of_sums(GpuClass::sm_90) * threads_per_block / items.columns,
+                 std::int64_t{1}, std::max(ceil_div(rows, items.rows_each), std::int64_t{1}));
   items.chunks = ceil_div(rows, items.interleaved * items.rows_each) * items.interleaved;
   return items;
 }

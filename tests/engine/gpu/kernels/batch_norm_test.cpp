@@ -1,6 +1,8 @@
 #include "kernel_values.hpp"
 
+#include <bit>
 #include <limits>
+#include <utility>
 
 using namespace lockstep::gpu;
 
@@ -526,6 +528,41 @@ BOOST_AUTO_TEST_CASE(rows_are_summed) {
         check_close(reader(sums), reader(expected), extent.padded, DataType::f32, slack);
       }
     }
+  }
+}
+
+// Checkpoints of a class depend on it.
+BOOST_AUTO_TEST_CASE(each_class_of_gpus_keeps_its_order_of_sums) {
+  struct Case {
+    GpuClass gpu;
+    std::uint64_t digest;
+  };
+  for (const auto& [gpu, digest] :
+       {Case{GpuClass::sm_80, 7949377299087287362U}, Case{GpuClass::sm_90, 375215189651583907U},
+        Case{GpuClass::sm_100, 11469179281098782536U}}) {
+    BOOST_TEST_CONTEXT(to_string(gpu)) {
+      Matrix extent = matrix(1776, 2048);
+      extent.gpu = gpu;
+      const Values dy = random_matrix(DataType::f32, extent, 1);
+      Mirrored<float> sums(static_cast<std::size_t>(extent.padded), NAN);
+      Mirrored<std::byte> workspace = poisoned_bytes(reduction_workspace(extent));
+
+      sum_rows(kernel_stream(), DataType::f32, extent, dy.data(), sums.data(), workspace.data());
+
+      std::uint64_t found = 0;
+      for (const float sum : sums.host()) found = 31 * found + std::bit_cast<std::uint32_t>(sum);
+      BOOST_TEST(found == digest);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_class_of_a_gpu_is_its_architecture) {
+  BOOST_TEST(to_string(gpu_class(8, 0)) == "sm_80");
+  BOOST_TEST(to_string(gpu_class(9, 0)) == "sm_90");
+  BOOST_TEST(to_string(gpu_class(10, 0)) == "sm_100");
+  BOOST_TEST(to_string(gpu_class(10, 3)) == "sm_100");
+  for (const auto& [major, minor] : {std::pair{8, 6}, {8, 9}, {11, 0}, {12, 0}, {13, 0}}) {
+    BOOST_TEST(to_string(gpu_class(major, minor)) == "sm_90");
   }
 }
 
