@@ -259,6 +259,8 @@ def equal_code_has_equal_digests_wherever_it_is_in_its_file(_):
     code = ".L_x_1:\n /*0000*/ @!P0 BRA `(.L_x_1) ;\n /*0010*/ FADD R1, R2, R3 ;\n"
 
     assert digest(code) == digest(code.replace(".L_x_1", ".L_x_29").replace(" /*", "     /*"))
+    shared = code + " /*0020*/ CALL.REL.NOINC `($__internal_53_$__cuda_sm20_div_rn_f64_full) ;\n"
+    assert digest(shared) == digest(shared.replace("internal_53", "internal_7"))
     for other in (code.replace("FADD", "FMUL"), code.replace("R3", "R4"), code.replace("@!P0", "@P0"), code.replace("(.L_x_1)", "(.L_x_2)")):
         assert digest(code) != digest(other), other
 
