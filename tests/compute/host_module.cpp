@@ -3,9 +3,9 @@
 // one device. HOST_MODULE_HANG=device:1 or nccl:1 makes rank 1 hang when it opens its device or
 // starts NCCL. HOST_MODULE_MARKS=FILE receives the ranges for a profiler, and
 // HOST_MODULE_ALGORITHMS=FILE the chosen algorithms. HOST_MODULE_BUS is the PCI bus id of the GPU,
-// HOST_MODULE_NCCL the version of NCCL (22809), HOST_MODULE_CAPABILITY the first number of the GPU's
-// compute capability. HOST_MODULE_NVLS=FILE receives NCCL_NVLS_ENABLE.
-// HOST_MODULE_GPU: see host_streams.hpp.
+// HOST_MODULE_NCCL the version of NCCL (22809), HOST_MODULE_CAPABILITY the first number of the
+// GPU's compute capability. HOST_MODULE_NVLS=FILE receives NCCL_NVLS_ENABLE. HOST_MODULE_GPU: see
+// host_streams.hpp.
 #include "compute/module_interface.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "host_streams.hpp"
