@@ -199,7 +199,7 @@ class CudaCompute final : public Compute, private NormExchange {
   [[nodiscard]] std::string backend() const override {
     // Checkpoints of versions without classes have the sums of sm_90, and no name for them.
     const gpu::GpuClass sums = module_.identify(*device_).gpu;
-    const std::string library = device_->convolutions().name();
+    std::string library = device_->convolutions().name();
     if (sums == gpu::GpuClass::sm_90) return library;
     return fmt::format("{}, sums of {}", library, to_string(sums));
   }
