@@ -82,12 +82,13 @@ def main():
     if os.getppid() != parent:
         return NOT_ENDED
     try:
-        pid = subprocess.Popen(command, start_new_session=True).pid
+        # A Popen that is collected as garbage waits for its process, and would take its status away.
+        child = subprocess.Popen(command, start_new_session=True)
     except OSError as error:
         print(f"contain: {command[0]}: {error.strerror}", file=sys.stderr)
         return 127
     statuses = {}
-    while pid not in statuses and not told:
+    while child.pid not in statuses and not told:
         time.sleep(0.01)
         reap(statuses)
     left = descendants(os.getpid())
@@ -96,7 +97,7 @@ def main():
     if not end(lambda: descendants(os.getpid()), grace):
         return NOT_ENDED
     reap(statuses)
-    status = 128 + told[0] if told else statuses[pid]
+    status = 128 + told[0] if told else statuses[child.pid]
     return status if status >= 0 else 128 - status
 
 

@@ -106,9 +106,8 @@ BOOST_AUTO_TEST_CASE(ranks_with_other_settings_than_rank_0_are_named) {
   BOOST_TEST_REQUIRE(error.has_value());
   BOOST_TEST((error->status() == ExitStatus::usage));
   BOOST_TEST(std::string(error->what())
-                 .starts_with(rig.rendezvous.name(rig.last()) +
-                              " has NCCL 2.28.9, NCCL_NVLS_ENABLE=1, but " +
-                              rig.rendezvous.name(0) + " has NCCL 2.28.9 ("));
+                 .starts_with(rig.rendezvous.name(rig.last()) + " has NCCL_NVLS_ENABLE=1, but " +
+                              rig.rendezvous.name(0) + " has nothing more ("));
 }
 
 BOOST_AUTO_TEST_CASE(more_ids_than_fit_in_a_message_are_exchanged) {

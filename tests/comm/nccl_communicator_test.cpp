@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(the_suite_passes_whatever_nccl_leaves_open) {
 
 BOOST_FIXTURE_TEST_CASE(collectives_are_counted_when_queued_reached_and_completed, Fixture) {
   // More than have events of their own.
-  for (const std::uint64_t count : {2U, 600U}) {
+  for (const std::uint64_t count : {2U, 1500U}) {
     const std::uint64_t before = progress.read().completed;
     std::vector<std::vector<float>> values(count, std::vector<float>(3, 1.0F));
     Gate gate;

@@ -23,7 +23,9 @@ VariableLookup lookup(Variables variables) {
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
 }
+/// After forbid_nvls().
 NcclSettings deterministic(Variables variables, int version = 22809) {
+  variables.try_emplace("NCCL_NVLS_ENABLE", "0");
   return nccl_settings(version, true, lookup(std::move(variables)));
 }
 NcclSettings fastest(Variables variables, int version = 22809) {
@@ -41,13 +43,13 @@ struct Folder {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(deterministic_runs_use_neither_nvls_nor_windows) {
-  // Unset, or as forbid_nvls() sets it.
-  for (const Variables& variables : {Variables{}, Variables{{"NCCL_NVLS_ENABLE", "0"}}}) {
-    const NcclSettings settings = deterministic(variables);
+  const NcclSettings settings = deterministic({});
+  const NcclSettings unset = nccl_settings(22809, true, lookup({}));
 
-    BOOST_TEST(!settings.windows);
-    BOOST_TEST(settings.text == "NCCL 2.28.9, NVLS and windows off (deterministic)");
-  }
+  BOOST_TEST(!settings.windows);
+  BOOST_TEST(settings.text == "NCCL 2.28.9, NVLS and windows off (deterministic)");
+  BOOST_TEST(!unset.windows);
+  BOOST_TEST(unset.text == "NCCL 2.28.9, windows off (deterministic)");
 }
 
 BOOST_AUTO_TEST_CASE(other_runs_use_what_nccl_chooses) {
@@ -85,6 +87,8 @@ BOOST_AUTO_TEST_CASE(variables_that_choose_how_sums_are_formed_are_said) {
                          {"NCCL_MAX_NCHANNELS", ""}};  // NCCL takes an empty value as none
 
   BOOST_TEST(fastest(chosen).text == "NCCL 2.28.9, NCCL_ALGO=Ring, NCCL_PROTO=Simple");
+  BOOST_TEST(fastest({{"NCCL_TUNER_CONFIG_FILE", "/scratch/node-1/tuner"}}).text ==
+             "NCCL 2.28.9, NCCL_TUNER_CONFIG_FILE");
   BOOST_TEST(deterministic(chosen).text ==
              "NCCL 2.28.9, NVLS and windows off (deterministic), NCCL_ALGO=Ring, "
              "NCCL_PROTO=Simple");
@@ -104,6 +108,8 @@ BOOST_AUTO_TEST_CASE(versions_whose_windows_hang_do_without) {
   }
   BOOST_TEST(fastest({}, 22907).text ==
              "NCCL 2.29.7, windows off (gathers may hang in this version)");
+  BOOST_TEST(fastest({{"NCCL_WIN_ENABLE", "1"}}, 22907).text ==
+             "NCCL 2.29.7, NCCL_WIN_ENABLE=1 (gathers may hang in this version)");
 }
 
 BOOST_AUTO_TEST_CASE(files_of_variables_are_read_as_by_nccl) {

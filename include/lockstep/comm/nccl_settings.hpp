@@ -25,8 +25,8 @@ struct NcclSettings {
 [[nodiscard]] VariableLookup nccl_variables();
 
 /// Sets NCCL_NVLS_ENABLE=0 in the environment, unless the user has set it: the sums of NVLS (in the
-/// switch of NVLink) may differ between calls. Call before other threads start and before NCCL's
-/// first call.
+/// switch of NVLink) may differ between calls. Call before threads of our own start and before
+/// NCCL's first call.
 void forbid_nvls(const VariableLookup& variables);
 
 /// Why memory is not registered as windows with this version (22907 for 2.29.7); empty: it is.
@@ -34,7 +34,7 @@ void forbid_nvls(const VariableLookup& variables);
 [[nodiscard]] std::string fault_of_windows(int version);
 
 /// Pure. `deterministic`: without what may give other bits in each run, unless the user's variables
-/// say otherwise; forbid_nvls() was called.
+/// say otherwise. NVLS is off only if forbid_nvls() or the user turned it off.
 [[nodiscard]] NcclSettings nccl_settings(int version, bool deterministic,
                                          const VariableLookup& variables);
 

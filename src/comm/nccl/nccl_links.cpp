@@ -20,6 +20,14 @@ constexpr std::chrono::milliseconds finalize_limit = 10s;
 
 constexpr const char* start_of_nccl = "the start of NCCL";
 
+/// The entries of a list, separated by commas, from the first on that differs from another's.
+std::string rest_of(const std::string& list, const std::string& other) {
+  const auto [end, rest] = std::ranges::mismatch(list, other);
+  if (end == list.end() && std::string(rest, other.end()).starts_with(", ")) return "nothing more";
+  const std::size_t comma = list.rfind(", ", static_cast<std::size_t>(end - list.begin()));
+  return comma == std::string::npos ? list : list.substr(comma + 2);
+}
+
 /// This rank's outcome after all ranks have compared their settings with rank 0's. Collective.
 Rendezvous::Outcome compare_settings(Rendezvous& rendezvous, const Rendezvous::Place& place,
                                      const std::string& mine) {
@@ -27,13 +35,20 @@ Rendezvous::Outcome compare_settings(Rendezvous& rendezvous, const Rendezvous::P
   mine.copy(text.data(), text.size() - 1);
   const std::string own = text.data();
   rendezvous.meet(place, {}, std::as_writable_bytes(std::span(text)));
-  if (own == text.data()) return {};
+  const std::string other = text.data();
+  if (own == other) return {};
   return {
       .arrival = Rendezvous::Arrival::failed,
-      .text = fmt::format("{} has {}, but {} has {} (NCCL hangs or fails if ranks differ); use "
-                          "the same version and variables on all nodes",
-                          rendezvous.name(rendezvous.rank()), own, rendezvous.name(0), text.data()),
+      .text = fmt::format(
+          "{} has {}, but {} has {} (NCCL hangs or fails if ranks differ); use the same version "
+          "and variables on all nodes",
+          rendezvous.name(rendezvous.rank()), rest_of(own, other), rendezvous.name(0),
+          rest_of(other, own)),
       .status = ExitStatus::usage};
+}
+
+Rendezvous::Outcome failure_of(const Error& error) {
+  return {.arrival = Rendezvous::Arrival::failed, .text = error.what(), .status = error.status()};
 }
 
 std::string limit_advice(const NcclCommunicatorOptions& options) {
@@ -64,7 +79,7 @@ NcclLinks::~NcclLinks() {
 void NcclLinks::report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                        const Error& error) {
   rendezvous.meet({start_of_nccl, options.start_limit, limit_advice(options).c_str()},
-                  {Rendezvous::Arrival::failed, error.what()});
+                  failure_of(error));
 }
 
 void NcclLinks::start(Rendezvous& rendezvous) {
@@ -86,7 +101,7 @@ void NcclLinks::start(Rendezvous& rendezvous) {
     try {
       connected = start_link(links_[i], ids, backoff);
     } catch (const Error& error) {
-      connected = {Rendezvous::Arrival::failed, error.what()};
+      connected = failure_of(error);
     }
     connected.phase = static_cast<int>(i);
     if (connected.arrival != Rendezvous::Arrival::succeeded) break;

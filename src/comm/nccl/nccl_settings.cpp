@@ -21,11 +21,13 @@ constexpr const char* window_variable = "NCCL_WIN_ENABLE";
 /// Those that choose how sums are formed: by which algorithm, in which pieces, on which network.
 /// Unequal ones make NCCL hang or fail.
 constexpr std::array deciding_variables{
-    nvls_variable,       window_variable,         "NCCL_COLLNET_ENABLE", "NCCL_ALGO",
-    "NCCL_PROTO",        "NCCL_PAT_ENABLE",       "NCCL_CTA_POLICY",     "NCCL_MIN_CTAS",
-    "NCCL_MAX_CTAS",     "NCCL_MIN_NCHANNELS",    "NCCL_MAX_NCHANNELS",  "NCCL_NTHREADS",
-    "NCCL_BUFFSIZE",     "NCCL_LL_BUFFSIZE",      "NCCL_LL128_BUFFSIZE", "NCCL_GRAPH_FILE",
-    "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"};
+    nvls_variable,   window_variable,      "NCCL_COLLNET_ENABLE", "NCCL_ALGO",
+    "NCCL_PROTO",    "NCCL_PAT_ENABLE",    "NCCL_CTA_POLICY",     "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",  "NCCL_NTHREADS",
+    "NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE",   "NCCL_LL128_BUFFSIZE"};
+/// They name files, whose paths may differ between nodes.
+constexpr std::array deciding_files{"NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN",
+                                    "NCCL_TUNER_CONFIG_FILE"};
 
 /// Versions from `first`, before `fixed`.
 struct Fault {
@@ -102,7 +104,7 @@ NcclSettings nccl_settings(int version, bool deterministic, const VariableLookup
   const std::string fault = fault_of_windows(version);
   NcclSettings settings{.windows = windows.value_or(!deterministic && fault.empty())};
   std::vector<std::string> off;
-  if (deterministic && !nvls.value_or(false)) off.emplace_back("NVLS");
+  if (deterministic && nvls == false) off.emplace_back("NVLS");
   if (!settings.windows && (deterministic || !windows)) off.emplace_back("windows");
   settings.text = fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
   if (!off.empty()) {
@@ -118,6 +120,12 @@ NcclSettings nccl_settings(int version, bool deterministic, const VariableLookup
     if (deterministic && varies && *switch_of(variables, name)) {
       settings.text += " (sums may differ between runs)";
     }
+    if (name == window_variable && settings.windows && !fault.empty()) {
+      settings.text += fmt::format(" ({})", fault);
+    }
+  }
+  for (const char* const name : deciding_files) {
+    if (value_of(variables, name)) settings.text += fmt::format(", {}", name);
   }
   return settings;
 }
