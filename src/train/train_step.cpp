@@ -230,12 +230,12 @@ bool TrainStep::reduce(Current& current) {
   return settled;
 }
 
-/// Queues the next step's first forward, if the engine queues its work. All ranks decide alike,
-/// since it may contain collectives; a rank whose data failed queues blank images, as in a step.
+/// Queues the next step's first forward, if the engine queues its work. If it contains collectives,
+/// all ranks queue it whatever their loaders return; a rank without a batch queues blank images.
 void TrainStep::run_ahead(Current& current) {
   // A traced step must be complete when it ends, so nothing may be queued behind it.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
-  const bool follows = batch_ || (options_.has_collectives && data_error_);
+  const bool follows = batch_ || options_.has_collectives;
   if (!follows || !engine_.memory().queues() || traced) return;
   const Batch batch = batch_of(0);
   program_for(batch.size).forward(batch);

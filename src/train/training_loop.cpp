@@ -165,7 +165,8 @@ Boundary TrainingLoop::next_boundary() const noexcept {
 NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {
   const bool evaluates = eval_interval_ != 0 && step % eval_interval_ == 0;
   const bool writes_trace = parts_.trace != nullptr && parts_.trace->is_edge(step);
-  return evaluates || writes_trace || step >= last_step_ ? NextAction::other : NextAction::step;
+  const bool ends = step >= parts_.steps.last_step();
+  return evaluates || writes_trace || ends ? NextAction::other : NextAction::step;
 }
 
 void TrainingLoop::advance(const StepResult& result, double lr) {

@@ -62,6 +62,7 @@ void TrainingSteps::change(const TrainingState& state) {
       index + 1 == parts_.graphs.size()
           ? parts_.last_step
           : step_after_epochs(parts_.graphs[index + 1].epoch, parts_.geometry, state);
+  last_step_ = std::min(end, parts_.last_step);
   step_.reset();
   loader_.reset();  // freed first, so that the two never exist together
   parts_.loading.image = graph.image();
@@ -69,7 +70,7 @@ void TrainingSteps::change(const TrainingState& state) {
     loader_ = make_loader(
         parts_.data, parts_.loading,
         plan_training_batches(parts_.geometry, {.epoch = state.epoch, .position = state.position},
-                              std::min(end, parts_.last_step) - state.step));
+                              last_step_ - state.step));
   });
   TrainingSession& session = parts_.session;
   step_.emplace(session.engine(), session.parallel(), session.optimizer(), parts_.comm, *loader_,

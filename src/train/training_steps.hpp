@@ -51,6 +51,8 @@ class TrainingSteps final {
   /// The most that the current size or a later one needs.
   [[nodiscard]] std::size_t activation_bytes() const noexcept { return activation_bytes_; }
 
+  /// The last step of the current size: the loader ends there, on all ranks alike.
+  [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }
   /// Whether images have another size from `at` on.
   [[nodiscard]] bool change_at(EpochPosition at) const noexcept;
   /// Makes loader and step for the state's epoch, at its start. Collective; errors as TrainStep.
@@ -64,6 +66,7 @@ class TrainingSteps final {
 
   Parts parts_;
   std::size_t activation_bytes_;
+  std::int64_t last_step_ = 0;
   std::unique_ptr<Loader> loader_;
   std::optional<TrainStep> step_;
 };

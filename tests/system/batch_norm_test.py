@@ -52,11 +52,15 @@ def a_rank_with_bad_data_leaves_no_rank_waiting(folder):
     if not module or not pathlib.Path(module).exists():
         print("skipped: GPUs in a_rank_with_bad_data_leaves_no_rank_waiting: the host module was not built")
         return
-    # All ranks queue the next forward before they know of the bad sample.
     gpus = {"LOCKSTEP_MODULE_PATH": module, "HOST_MODULE_GPU": "slow:1:2"}
-    args = train_args(broken, folder / "run-gpus", "--epochs", 4, "--batch-norm", "sync", "--device", "cuda", "--comm", "nccl")
-    output = run(args, ranks=3, expect=BAD_INPUT, env=gpus)
-    assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
+    on_gpus = ["--epochs", 4, "--batch-norm", "sync", "--device", "cuda", "--comm", "nccl"]
+    # All ranks queue the next forward before they know of the bad sample. With seed 1, its micro-step is the last one of the first epoch,
+    # and the next step has images of another size, so that no rank queues it.
+    sizes = ["--seed", 1, "--accumulate", 2, "--image-size", 8, "--image-size-schedule", "12@1", "--eval-every", 0]
+    for name, more in (("gpus", []), ("sizes", sizes)):
+        output = run([*train_args(broken, folder / f"run-{name}", *on_gpus), *more], ranks=3, expect=BAD_INPUT, env=gpus)
+        assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
+    assert len(events(folder / "run-sizes", "step")) == 4, "the bad sample is not in the last step of a size"
 
 
 if __name__ == "__main__":

@@ -88,6 +88,24 @@ BOOST_AUTO_TEST_CASE(all_ranks_queue_a_forward_with_collectives_if_the_data_of_o
   BOOST_TEST(gpu::work_left(rig.device()) > 0U);
 }
 
+BOOST_AUTO_TEST_CASE(ranks_whose_data_end_queue_a_forward_like_one_whose_data_fail) {
+  const int failing = world->size() - 1;
+  Rig rig(*world, {.global_batch = 24,
+                   .accumulate = 2,
+                   .synchronised = true,
+                   .device = true,
+                   .work = gpu::HostWork::late,
+                   .steps = 2,
+                   .before_batch = [&, batches = 0](FunctionRef<void()>) mutable {
+                     if (world->rank() == failing && ++batches >= 4) {
+                       fail(ExitStatus::bad_input, "the last batch is broken");
+                     }
+                   }});
+  BOOST_TEST(rig.run(NextAction::step).sums.failed == 0);
+  BOOST_TEST(rig.run(NextAction::step).sums.failed == 1);
+  BOOST_TEST(gpu::work_left(rig.device()) > 0U);
+}
+
 int main(int argc, char** argv) {
   const MpiEnvironment mpi(argc, argv);
   const auto comm = make_mpi_communicator();

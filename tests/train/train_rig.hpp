@@ -112,6 +112,7 @@ class TrainRig final {
     int threads = 1;
     std::int64_t width = 8;
     TraceRecorder* trace = nullptr;
+    std::int64_t steps = 1000;  ///< that have data
     /// Called before each batch with what the loader calls while a batch is not ready.
     LateLoader::Before before_batch = {};
   };
@@ -176,7 +177,7 @@ class TrainRig final {
                            .batch_capacity = geometry_.largest_micro_batch(),
                            .threads = 0,
                            .trace = options.trace},
-                          plan_training_batches(geometry_, {}, 1000));
+                          plan_training_batches(geometry_, {}, options.steps));
     loader_ = std::make_unique<LateLoader>(std::move(loader_), options.before_batch);
     step_ = std::make_unique<TrainStep>(
         *engine_, *state_, *optimizer_, comm, *loader_,

@@ -31,10 +31,11 @@ struct StepRequests {
   bool save = false;
 };
 
-/// Whether the next step may be queued early. A rank's request may still precede the next step.
+/// Whether the next step may be queued early; equal on all ranks. A rank's request may still
+/// precede the next step.
 enum class NextAction {
   step,  ///< before the next step, the engine only reads and writes memory
-  other  ///< an evaluation, the start or end of a trace, or the end of the run
+  other  ///< an evaluation, the start or end of a trace, another image size, or the end of the run
 };
 
 /// Arguments of one step besides those of the update.
