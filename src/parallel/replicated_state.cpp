@@ -118,7 +118,9 @@ class ReplicatedState final : public ParallelState {
   void gather(std::size_t unit, std::span<const float> local, std::span<float> unsharded) override {
     if (host_.rank() == 0) engine_.memory().read(units_[unit].in(local), unsharded);
   }
-  void await_gathers() override {}
+  /// Of the forward that may be queued early, whose collectives precede what is read next: other
+  /// ranks may be lost, which a plain wait for the device would not notice.
+  void await_gathers() override { comm_.synchronize(); }
 
  private:
   [[nodiscard]] std::span<float> sent_tail() noexcept {

@@ -1,11 +1,13 @@
 #include <boost/test/unit_test.hpp>
 
+#include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
 
 #include <cmath>
+#include <string>
 
 using namespace lockstep;
 using Rig = lockstep::test::TrainRig;
@@ -13,6 +15,16 @@ using Rig = lockstep::test::TrainRig;
 namespace {
 
 Communicator* world = nullptr;
+
+/// Waits for the device notice that a rank is lost once `is_lost` is set.
+class LosesRank final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  void synchronize() override {
+    if (is_lost) fail(ExitStatus::internal, "rank 1 was lost");
+  }
+  bool is_lost = false;
+};
 
 }  // namespace
 
@@ -104,6 +116,22 @@ BOOST_AUTO_TEST_CASE(ranks_whose_data_end_queue_a_forward_like_one_whose_data_fa
   BOOST_TEST(rig.run(NextAction::step).sums.failed == 0);
   BOOST_TEST(rig.run(NextAction::step).sums.failed == 1);
   BOOST_TEST(gpu::work_left(rig.device()) > 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_read_behind_an_early_forward_ends_if_a_rank_is_lost) {
+  for (const ShardMode shard : {ShardMode::none, ShardMode::full}) {
+    LosesRank comm(*world);
+    Rig rig(comm, {.synchronised = true,
+                   .device = true,
+                   .shard = shard,
+                   .device_comms = {&comm, nullptr, nullptr}});
+    rig.run(NextAction::step);
+    rig.state().await_gathers();
+    comm.is_lost = true;
+    BOOST_CHECK_EXCEPTION(rig.state().await_gathers(), Error, [](const Error& error) {
+      return std::string(error.what()) == "rank 1 was lost";
+    });
+  }
 }
 
 int main(int argc, char** argv) {

@@ -25,7 +25,8 @@ class StateTransfer {
   /// The same for an optimizer slot.
   virtual void gather(std::size_t unit, std::span<const float> local,
                       std::span<float> unsharded) = 0;
-  /// Waits until all parameters that the engine holds are up to date.
+  /// Waits until all parameters that the engine holds are up to date, and for collectives that are
+  /// queued early. Error if other ranks do not take part. Call before reading the engine's memory.
   virtual void await_gathers() = 0;
 };
 

@@ -37,6 +37,11 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOp
 DeviceProgram::~DeviceProgram() {
   if (!pending_) return;
   try {
+    await_ranks();
+  } catch (const Error&) {
+    // It has ended the collectives, so the wait below ends too.
+  }
+  try {
     state_->device->wait(*fetched_);
   } catch (const Error&) {
     // The device's failure is already being reported.
@@ -172,13 +177,17 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
   return times;
 }
 
-void DeviceProgram::wait() {
+void DeviceProgram::await_ranks() {
   const auto reached = [this] { return state_->device->has_reached(*fetched_); };
   if (options_.exchange != nullptr) {
     options_.exchange->await(reached);
   } else if (state_->norms != nullptr) {
     state_->norms->await(reached);
   }
+}
+
+void DeviceProgram::wait() {
+  await_ranks();
   state_->device->wait(*fetched_);
   if (options_.training) statistics_.publish();
   pending_ = false;

@@ -18,7 +18,8 @@ class DeviceProgram final : public Program {
   DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options);
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
-  /// Waits for a forward whose results nobody uses.
+  /// Waits for a forward whose results nobody uses, or, after an error of its collectives, for what
+  /// is left of it.
   ~DeviceProgram() override;
 
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
@@ -41,6 +42,8 @@ class DeviceProgram final : public Program {
   [[nodiscard]] DeviceTimeline* timeline_now() const noexcept;
   /// Blocks until the last forward's results are in host memory.
   void wait();
+  /// Blocks until then if other ranks take part in the forward. Error if they do not.
+  void await_ranks();
 
   std::shared_ptr<EngineState> state_;
   ProgramOptions options_;

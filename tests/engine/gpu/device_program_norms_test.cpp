@@ -108,6 +108,22 @@ BOOST_AUTO_TEST_CASE(the_wait_for_synchronised_norms_ends_if_a_rank_is_lost) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(a_program_waits_at_its_end_for_the_ranks_of_a_forward_that_nobody_uses) {
+  for (const bool is_lost : {false, true}) {
+    NormedFixture fixture;
+    const auto engine = fixture.make(&fixture.norms);
+    auto program = engine->compile_training(NormedFixture::size);
+    program->forward(fixture.batch());
+    fixture.norms.peer_is_lost = is_lost;
+
+    program.reset();
+
+    BOOST_TEST(fixture.norms.awaits == 1);
+    // What is left ends before the memory that it uses.
+    BOOST_TEST(fixture.norms.done == fixture.norms.queued);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(norms_over_equal_ranks_have_the_statistics_of_one) {
   NormedFixture fixture(4);
   const auto synchronised = fixture.make(&fixture.norms);

@@ -69,6 +69,12 @@ BOOST_FIXTURE_TEST_CASE(waiting_for_metrics_polls_the_exchange, Fixture) {
   BOOST_TEST(exchange.polls > 0);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_program_polls_the_exchange_for_a_forward_that_nobody_uses, Fixture) {
+  program->forward(batch());
+  program.reset();
+  BOOST_TEST(exchange.polls > 0);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_lost_rank_ends_the_wait, Fixture) {
   program->forward(batch());
   exchange.peer_is_lost = true;

@@ -19,8 +19,9 @@ class NormsOfEqualRanks final : public NormExchange {
   void sum(std::span<double> values) override { multiply(values); }
   void sum(std::span<float> values) override { multiply(values); }
   void await(FunctionRef<bool()> reached) override {
+    ++awaits;
     if (peer_is_lost) fail(ExitStatus::internal, "rank 1 was lost");
-    for (++awaits; !reached();) std::this_thread::yield();
+    while (!reached()) std::this_thread::yield();
   }
   int queued = 0;
   int done = 0;
