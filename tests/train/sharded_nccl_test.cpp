@@ -5,6 +5,7 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "nccl_host_queues.hpp"
 #include "train_rig.hpp"
@@ -14,6 +15,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace lockstep;
@@ -216,6 +218,30 @@ BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_trainin
       BOOST_TEST(relative_difference(queued.all_parameters(), replicated.all_parameters()) < 1e-2);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_read_behind_an_early_forward_asks_nccl_for_lost_ranks) {
+  Links links(world->size(), OnDevice::Wait::ordered);
+  TrainRig rig(*world,
+               {.global_batch = 12,
+                .synchronised = true,
+                .device = true,
+                .queues = std::make_shared<NcclHostQueues>(links.nccl->queues, links.compute),
+                .device_comms = links.comms()});
+  rig.run(NextAction::step);
+  // An abort may leave no message of the stand-in under way, so all ranks end that forward first.
+  const auto is_idle = [&] { return links.nccl->queues.is_idle(links.compute); };
+  while (!is_idle()) std::this_thread::yield();
+  int ended = 1;
+  Request request = world->start_all_reduce(std::span(&ended, 1));
+  while (!world->test(request)) static_cast<void>(is_idle());
+
+  links.nccl->faults.error_after = 0;
+
+  BOOST_CHECK_EXCEPTION(rig.state().await_gathers(), Error, [](const Error& error) {
+    return std::string(error.what()).find("NCCL") != std::string::npos;
+  });
+  BOOST_TEST(links.nccl->counts().aborted > 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_capture_contains_no_collective) {
