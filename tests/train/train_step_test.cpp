@@ -3,7 +3,6 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
