@@ -166,6 +166,21 @@ def no_process_outlives_its_command(folder):
     assert process.communicate(timeout=60)[0] == "done\n" and process.returncode == 0
 
 
+def the_status_is_found_of_a_command_that_ends_at_once(_):
+    """Here before Popen returns."""
+    code = f"""import os, subprocess, sys
+sys.path.insert(0, {str(MACHINE)!r})
+import contain
+class AtOnce(subprocess.Popen):
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+subprocess.Popen = AtOnce
+sys.argv = ["contain.py", "1", str(os.getppid()), "bash", "-c", "exit 7"]
+sys.exit(contain.main())"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=20).returncode == 7
+
+
 def a_told_end_reaches_processes_that_ignore_it_or_changed_their_session(folder):
     process = contained(folder, STUBBORN + "trap '' TERM; while [ -e ready ]; do sleep 1; done")
     while not (folder / "ready").exists():
@@ -269,7 +284,7 @@ if __name__ == "__main__":
     main([stages_start_in_their_order_while_time_is_left, a_stage_whose_needs_are_not_met_is_skipped_with_all_reasons,
           neighbours_that_share_the_machine_run_side_by_side_and_others_alone, random_tables_keep_order_and_budget_and_give_each_stage_one_fate,
           the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds,
-          no_process_outlives_its_command,
+          no_process_outlives_its_command, the_status_is_found_of_a_command_that_ends_at_once,
           a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, every_process_is_asked_to_end_and_has_time_for_it,
           the_end_of_the_parent_ends_all,
           an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
