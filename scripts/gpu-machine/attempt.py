@@ -16,12 +16,19 @@ PATIENCE = 10  # seconds that a timed command waits for a free GPU
 SKIPPED = 77
 
 
+def age():
+    """Seconds since this process began; 0 where the kernel's two clocks do not agree."""
+    ticks = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return seconds if 0 <= seconds < 60 else 0
+
+
 class Clock:
-    """Seconds since its start; in a rehearsal `speed` of them pass in a second. All limits are of this clock."""
+    """Seconds since this process began; in a rehearsal `speed` of them pass in a second. All limits are of this clock."""
 
     def __init__(self, speed=1.0):
         self.speed = speed
-        self.begin = time.monotonic()
+        self.begin = time.monotonic() - age()
 
     def now(self):
         return (time.monotonic() - self.begin) * self.speed
@@ -58,7 +65,6 @@ class Attempt:
     def __init__(self, stage, limit, clock, folder, environments):
         """`environments` are those of the bundle and of the baseline."""
         self.stage, self.limit, self.clock, self.folder, self.environments = stage, limit, clock, pathlib.Path(folder), environments
-        self.folder.mkdir()
         self.begin, self.began = clock.now(), time.time()
         self.seconds, self.ended = None, None
         self.records = []
@@ -121,10 +127,14 @@ class Attempt:
         self.log = self.folder / f"{part.name.replace(' ', '-')}.log"
         self.records.append({"name": part.name, "command": command, "state": "running", "began": time.time()})
         self.part_begin = self.clock.now()
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", contain.__file__, str(self.clock.real(GRACE)), str(os.getpid()), *command], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self.folder, start_new_session=True)
+        try:
+            self.folder.mkdir(exist_ok=True)
+            with open(self.log, "wb") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", contain.__file__, str(self.clock.real(GRACE)), str(os.getpid()), *command],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self.folder, start_new_session=True)
+        except OSError as error:
+            self.records[-1].update(state="failed", reason=f"it did not start: {error}")
 
     def enforce_limits(self):
         if self.clock.now() >= self.deadline and not self.ending:
@@ -141,7 +151,7 @@ class Attempt:
             self.end(reason)
 
     def finish(self, status):
-        record, text = self.records[-1], self.log.read_text(errors="replace")
+        record, text = self.records[-1], self.log.read_text(errors="replace") if self.log.exists() else ""
         state = "passed" if status == 0 else "skipped" if status == SKIPPED else "failed"
         reason = {"passed": None, "skipped": last_line(text), "failed": f"status {status}: {last_line(text)}"}[state]
         if self.ending:
@@ -170,7 +180,7 @@ class Attempt:
         """The stage's entry in the summary."""
         first = next((record for state in ("failed", "cut off", "stopped", "not run", "skipped") for record in self.records
                       if record["state"] == state), None)
-        entry = {"name": self.stage.name, "state": self.state(), "limit": round(self.limit, 1),
+        entry = {"name": self.stage.name, "state": self.state(), "timed": self.stage.timed, "limit": round(self.limit, 1),
                  "seconds": round(self.clock.now() - self.begin if self.seconds is None else self.seconds, 1),
                  "began": self.began, "ended": self.ended or time.time(), "parts": self.records}
         if first and self.seconds is not None:

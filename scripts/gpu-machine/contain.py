@@ -6,6 +6,7 @@ SIGKILL. Also ends what the command itself leaves behind."""
 import ctypes
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -13,14 +14,16 @@ import time
 
 SET_DEATH_SIGNAL, SET_SUBREAPER = 1, 36  # prctl(2)
 NOT_ENDED = 125
+STUCK = 5  # seconds after which a process that was killed is given up
 
 
 def adopt_orphans(death_signal=0):
-    """Makes this process the parent of its descendants' orphans; the kernel sends it `death_signal` when its own parent ends."""
+    """Makes this process the parent of its descendants' orphans; the kernel sends it `death_signal` when its own parent ends. Returns what the
+    kernel refuses, in words."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for option, value in ((SET_SUBREAPER, 1), (SET_DEATH_SIGNAL, death_signal)):
-        if libc.prctl(option, value, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl")
+    refused = [f"prctl {option}: {os.strerror(ctypes.get_errno())}" for option, value in ((SET_SUBREAPER, 1), (SET_DEATH_SIGNAL, death_signal))
+               if libc.prctl(option, value, 0, 0, 0) != 0]
+    return f"processes may outlive their command, or the run ({', '.join(refused)})" if refused else ""
 
 
 def descendants(root, without=()):
@@ -48,7 +51,7 @@ def end(find, grace):
     begin, asked = time.monotonic(), set()
     while alive := find():
         late = time.monotonic() - begin - grace
-        if late > max(5, grace):
+        if late > max(STUCK, grace):
             print(f"contain: {alive} do not end (in the driver?)", file=sys.stderr, flush=True)
             return False
         for pid in alive:
@@ -78,7 +81,9 @@ def main():
     told = []
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, lambda number, _: told.append(number))
-    adopt_orphans(signal.SIGTERM)
+    if refused := adopt_orphans(signal.SIGTERM):
+        print(f"contain: {refused}", file=sys.stderr, flush=True)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a command's folder is archived
     if os.getppid() != parent:
         return NOT_ENDED
     try:

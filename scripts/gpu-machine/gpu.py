@@ -11,22 +11,36 @@ REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # n
 EVERY = 200  # ms between samples
 THROTTLING = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal (software)", 0x40: "thermal (hardware)", 0x80: "power brake"}
 BUSY = 10  # per cent
+FIRST_PATIENCE, PATIENCE = 20, 3  # seconds; the first question may start the driver
+SHARED_BY = "nvidia-cuda-mps-server"  # of MPS: is there whether or not anything runs
+notes = {}  # what limits what this file tells
 
 
-def ask(*options):
-    """Rows of cells; None if nvidia-smi fails or is not there."""
-    try:
-        output = subprocess.run(["nvidia-smi", f"--id={GPU}", *options, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
+def ask(*options, patience=FIRST_PATIENCE):
+    """Rows of cells; None if nvidia-smi fails, is not there, or has ever not answered in time."""
+    if "silent" in notes:
         return None
-    return [[cell.strip() for cell in line.split(",")] for line in output.stdout.splitlines() if line.strip()] if output.returncode == 0 else None
+    try:
+        process = subprocess.Popen(["nvidia-smi", f"--id={GPU}", *options, "--format=csv,noheader,nounits"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        output = process.communicate(timeout=patience)[0]
+    except OSError:
+        return None
+    except subprocess.TimeoutExpired:
+        process.kill()  # and is not waited for: it may be stuck in the driver
+        notes["silent"] = f"nvidia-smi did not answer within {patience} s and is not asked again; other processes on the GPU are not noticed"
+        return None
+    return [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()] if process.returncode == 0 else None
 
 
 def others():
     """What uses the GPU while no stage does, in words; empty if nothing does; None if nvidia-smi does not tell."""
-    processes, load = ask("--query-compute-apps=pid,process_name"), ask("--query-gpu=utilization.gpu")
+    processes, load = (ask(query, patience=PATIENCE) for query in ("--query-compute-apps=pid,process_name", "--query-gpu=utilization.gpu"))
     if processes is None or load is None:
         return None
+    if any(row[-1].endswith(SHARED_BY) for row in processes):
+        notes["shared"] = f"{SHARED_BY} is on the GPU, and does not count as a process that uses it"
+        processes = [row for row in processes if not row[-1].endswith(SHARED_BY)]
     if processes:
         return "processes on the GPU: " + ", ".join(" ".join(row) for row in processes)
     percent = load[0][0] if load else ""

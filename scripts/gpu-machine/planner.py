@@ -2,7 +2,7 @@
 
 import dataclasses
 
-CLEAN_UP = 6  # seconds that the end of a stage over its limit may take
+CLEAN_UP = 20  # seconds that the end of a stage over its limit may take, also if its processes hang in the driver
 
 
 @dataclasses.dataclass(frozen=True)

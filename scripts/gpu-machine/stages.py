@@ -63,11 +63,11 @@ def two_ranks(setting):
     options = (("--width", "8", "--image-size", "16", "--batch-size", "4") if setting.small else
                ("--image-size", "32", "--batch-size", "64"))
     options = ("--model", "mini-resnet", "--classes", "10", "--synthetic-samples", "640" if setting.small else "10240", *options)
-    # What NCCL says of its version, its transports and its choices.
-    spoken = (("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_FILE", "{folder}/nccl-%h-%p.txt"))
+    # NCCL says its version, its transports and its choices.
     more = {"killed": ("--watchdog-seconds", "3" if setting.small else "10")}
     return tuple(Part(name, (setting.python, f"{setting.bundle}/two_ranks.py", name, "{folder}", *options, *more.get(name, ())), most=60,
-                      environment=spoken if name == "nccl" else ()) for name in ("mpi", "nccl", "hybrid", "killed", "library"))
+                      environment=(("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_FILE", f"{{folder}}/{name}-%h-%p.txt")))
+                 for name in ("mpi", "nccl", "hybrid", "killed", "library"))
 
 
 def comparison(setting, cases, programs, rounds):
@@ -118,11 +118,12 @@ def table(setting):
     is_changed = setting.kernels != ALL_KERNELS
     memcheck = stage("memcheck", 40, 150, sanitized(setting, "memcheck", ["kernels_on_device_test"], setting.kernels), "compute-sanitizer", "changes")
     return (
-        stage("smoke", 5, 60, smoke),
+        stage("machine", 2, 60, Part("machine", (f"{setting.bundle}/run/any-of", setting.python, f"{setting.bundle}/machine.py"))),
+        stage("smoke", 5, 150, smoke),  # the first use of a machine's GPU and libraries may be slow
         stage("step", 25, 110, headline(setting), "smoke", timed=True),
         stage("ops", 15, 50, (bench(setting, "ops", "resnet50", 256, *bf16, name="resnet50"),
                               bench(setting, "ops", "mini-resnet", 512, *bf16, name="mini-resnet")), "smoke", timed=True),
-        stage("loader", 60, 130, step(setting, "loader", "resnet50", 256, "bf16", "--loader-threads", str(LOADERS), data="loader",
+        stage("loader", 80, 160, step(setting, "loader", "resnet50", 256, "bf16", "--loader-threads", str(LOADERS), data="loader",
                                       steps=2000), "smoke", timed=True),
         stage("kernels", 15, 120, test(setting, "kernels_on_device_test"), shares=True),
         stage("device", 20, 150, test(setting, "cuda_device_test", "nvjpeg_test"), shares=True),
@@ -131,7 +132,7 @@ def table(setting):
         stage("compile", 30, 150, peer(setting, "graphs"), "smoke", "torch", shares=True),
         stage("nccl", 30, 180, two_ranks(setting), "smoke", "hosts"),
         stage("pytorch", 45, 150, comparison(setting, "resnet50:256:bf16", "lockstep,graphs", 2), "smoke", "torch", timed=True),
-        stage("precisions", 25, 80, (step(setting, each, precision=each) for each in ("fp16", "tf32", "fp32")), "smoke", timed=True),
+        stage("precisions", 25, 150, (step(setting, each, precision=each, most=50) for each in ("fp16", "tf32", "fp32")), "smoke", timed=True),
         stage("batches", 10, 60, (step(setting, f"batch {batch}", batch=batch, steps=40) for batch in (512, 64)), "smoke", timed=True),
         stage("models", 15, 60, (step(setting, "resnet18", "resnet18", steps=100), step(setting, "mini-resnet", "mini-resnet", 512, steps=300)),
               "smoke", timed=True),

@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import resource
 import runpy
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import types
 
 from installed import SOURCE, main
 from runner import Skipped
@@ -19,6 +21,8 @@ MACHINE = SOURCE / "scripts/gpu-machine"
 sys.path.insert(0, str(MACHINE))
 sys.dont_write_bytecode = True
 
+import attempt  # noqa: E402
+import contain  # noqa: E402
 import gpu  # noqa: E402
 import planner  # noqa: E402
 import results  # noqa: E402
@@ -101,7 +105,7 @@ def the_table_has_the_order_and_limits_that_its_budget_allows(_):
     for baseline, kernels in (("", stages.ALL_KERNELS), ("/old", "lockstep.*(Apply)")):
         table = stages.table(stages.Setting(bundle="/new", python="python3", baseline=baseline, kernels=kernels))
         names = [stage.name for stage in table]
-        order = ["smoke", "step", "ops", "loader", "device", "nccl", "pytorch", "precisions", "profile",
+        order = ["machine", "smoke", "step", "ops", "loader", "device", "nccl", "pytorch", "precisions", "profile",
                  *(["memcheck"] if baseline else []), "choices"]
         assert [name for name in names if name in order] == order and len(set(names)) == len(names), names
         assert baseline or names.index("memcheck") > names.index("choices"), names
@@ -110,26 +114,48 @@ def the_table_has_the_order_and_limits_that_its_budget_allows(_):
         # Each that takes the least fits into 900 s up to the profile.
         started, _ = fates(table, 900, {}, lambda stage: stage.least * 1.2)
         assert "profile" in [name for name, *_ in started], started
-    turns = [part.name for part in table[1].parts]
-    assert turns == ["new 1", "baseline 1", "new 2", "baseline 2"], turns
-    assert [part.command[0] for part in table[1].parts[:2]] == ["/new/run/lockstep", "/old/run/lockstep"]
+    turns = {stage.name: stage.parts for stage in table}["step"]
+    assert [part.name for part in turns] == ["new 1", "baseline 1", "new 2", "baseline 2"], turns
+    assert [part.command[0] for part in turns[:2]] == ["/new/run/lockstep", "/old/run/lockstep"]
 
 
 # Predicted seconds on an H200 with 16 cores.
-PREDICTED = {"smoke": 10, "step": 48, "ops": 18, "loader": 66, "kernels": 50, "device": 60, "conformance": 90, "pixels": 40, "compile": 90,
-             "nccl": 50, "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90, "choices": 36, "decode": 130,
-             "training": 200, "system": 250, "programs": 180, "races": 300, "others": 300}
+PREDICTED = {"machine": 3, "smoke": 10, "step": 48, "ops": 18, "loader": 80, "kernels": 50, "device": 60, "conformance": 90, "pixels": 40,
+             "compile": 90, "nccl": 50, "pytorch": 70, "precisions": 45, "batches": 22, "models": 22, "profile": 60, "memcheck": 90,
+             "choices": 36, "decode": 130, "training": 200, "system": 250, "programs": 180, "races": 300, "others": 300}
 
 
-def the_most_informative_stages_fit_into_600_and_900_seconds(_):
+def the_most_informative_stages_fit_into_540_and_900_seconds(_):
     table = stages.table(stages.Setting(bundle="/new", python="python3", baseline="/old", kernels="lockstep.*(Apply)"))
     assert {stage.name for stage in table} == set(PREDICTED)
     assert all(stage.least <= PREDICTED[stage.name] <= stage.most for stage in table), "each has time to end"
-    for budget, last in ((600, "profile"), (900, "choices")):
+    for budget, last in ((540, "profile"), (900, "choices")):
         started, skipped = fates(table, budget, {}, lambda stage: PREDICTED[stage.name])
         print(f"-- {budget} s: " + ", ".join(f"{name} {begin:.0f}-{end:.0f}" for name, begin, end in started) + "; left out: " +
               ", ".join(name for name, _ in skipped))
         assert last in [name for name, *_ in started], started
+
+
+def parts_in_turn_leave_time_for_one_another(_):
+    precisions = {stage.name: stage for stage in stages.table(stages.Setting(bundle="/new", python="python3"))}["precisions"]
+    assert [part.name for part in precisions.parts] == ["fp16", "tf32", "fp32"]
+    assert sum(part.most for part in precisions.parts) <= precisions.most and all(part.most for part in precisions.parts)
+
+
+def nccl_says_what_it_does_in_every_part_that_uses_it(_):
+    parts = {stage.name: stage for stage in stages.table(stages.Setting(bundle="/new", python="python3"))}["nccl"].parts
+    files = [dict(part.environment)["NCCL_DEBUG_FILE"] for part in parts if dict(part.environment)["NCCL_DEBUG"] == "INFO"]
+    assert len(set(files)) == len(parts) == 5, files
+
+
+def the_end_of_stuck_processes_fits_into_the_time_kept_for_it(_):
+    """A contained command's, then orphans', then the sampler's, which has a second."""
+    assert attempt.GRACE + contain.STUCK + contain.STUCK + 1 + contain.STUCK < CLEAN_UP
+
+
+def the_clock_begins_with_the_process(_):
+    code = f"import sys, time; sys.path.insert(0, {str(MACHINE)!r}); time.sleep(0.5); import attempt; print(attempt.Clock(10).now())"
+    assert float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) >= 4.9  # a tick is 10 ms
 
 
 def started_by(mark):
@@ -215,10 +241,37 @@ def the_end_of_the_parent_ends_all(folder):
         time.sleep(0.05)
 
 
+def a_command_leaves_no_core_file(folder):
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    process = contained(folder, "ulimit -c")
+    assert process.communicate(timeout=60)[0] == "0\n"
+
+
+def a_kernel_that_does_not_hand_over_orphans_is_told(_):
+    real, contain.ctypes.CDLL = contain.ctypes.CDLL, lambda *_, **__: types.SimpleNamespace(prctl=lambda *_: -1)
+    try:
+        told = contain.adopt_orphans(signal.SIGTERM)
+    finally:
+        contain.ctypes.CDLL = real
+    assert told.startswith("processes may outlive their command, or the run (prctl 36: "), told
+
+
+def a_command_that_cannot_start_fails_and_the_next_one_runs(folder):
+    stage = Stage("a", 1, 50, (planner.Part("first", ("true",)), planner.Part("second", ("true",))))
+    each = attempt.Attempt(stage, 50, attempt.Clock(), folder / "no" / "a", [dict(os.environ)])
+    each.poll()
+    assert each.records[0]["state"] == "failed" and "it did not start" in each.records[0]["reason"], each.records
+    (folder / "no").mkdir()
+    while not each.poll():
+        time.sleep(0.01)
+    assert each.state() == "failed" and each.records[1]["state"] == "passed", each.records
+
+
 def an_archive_is_complete_whenever_its_writer_is_killed(folder):
     """The writer is killed while it writes: at any moment a reader finds the former archive or the new one."""
     writer = ("import sys; sys.path.insert(0, sys.argv[1])\nimport results\narchive = results.Archive(sys.argv[2])\n"
-              "for i in range(10 ** 6):\n    archive.put(f'{i % 7}.txt', b'x' * 300000)\n    archive.put('count', str(i))\n    archive.save()\n")
+              "for i in range(10 ** 6):\n    archive.put(f'{i % 7}.txt', 'x' * 300000)\n    archive.put('count', str(i))\n    archive.save()\n")
     choose = random.Random(3)
     path = folder / "there" / "results.tar"
     for _ in range(12):
@@ -238,8 +291,57 @@ def of_a_large_file_both_ends_are_kept(folder):
     (folder / "log").write_bytes(b"begin" + b"x" * 3 * results.LARGEST + b"end")
     archive = results.Archive(folder / "results.tar")
     archive.take("log", folder / "log")
-    assert archive.files["log"].startswith(b"begin") and archive.files["log"].endswith(b"end")
-    assert len(archive.files["log"]) < results.LARGEST + 100
+    assert archive.taken["log"].startswith(b"begin") and archive.taken["log"].endswith(b"end")
+    assert len(archive.taken["log"]) < results.LARGEST + 100
+
+
+def an_archive_is_small_enough_to_be_brought_back(folder):
+    """Its largest files are cut, and the run's own come first."""
+    archive = results.Archive(folder / "results.tar")
+    sizes = {"a": 7 << 20, "b": 6 << 20, "c": 5 << 20, "d": 3 << 20, **{f"e{i}": 1000 for i in range(300)}}
+    for name, size in sizes.items():
+        (folder / name).write_bytes(b"<" + b"x" * (size - 2) + b">")
+        archive.take(name, folder / name)
+    archive.put("summary.json", "{}")
+    archive.save()
+    assert archive.path.stat().st_size <= 15 << 20 and sorted(archive.cut()) == ["a", "b", "c"], archive.cut()
+    with tarfile.open(archive.path) as tar:
+        assert tar.getnames()[0] == "results/summary.json" and len(tar.getnames()) == len(sizes) + 1
+        found = {name: tar.extractfile(f"results/{name}").read() for name in sizes}
+    assert all(content.startswith(b"<") and content.endswith(b">") for content in found.values())
+    kept = {name: len(content) for name, content in found.items()}
+    assert {name for name in kept if kept[name] != sizes[name]} == {"a", "b", "c"} and kept["a"] > 3 << 20, kept
+    assert f"\n... {sizes['a'] - 2 * (archive.cut()['a'] // 2)} bytes are left out ...\n".encode() in found["a"]
+
+
+def asked_of(folder, script):
+    """What gpu.others() says twice, where nvidia-smi is the script."""
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\necho >>{folder}/asked\n{script}")
+    (folder / "nvidia-smi").chmod(0o755)
+    code = (f"import sys; sys.path.insert(0, {str(MACHINE)!r}); import gpu, json; gpu.PATIENCE = 0.3; "
+            "print(json.dumps([gpu.others(), gpu.others(), gpu.notes]))")
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=100,
+                            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}).stdout
+    return json.loads(output), len((folder / "asked").read_text())
+
+
+def what_does_not_answer_is_asked_once(folder):
+    (*said, notes), asked = asked_of(folder, "exec sleep 30\n")
+    assert said == [None, None] and asked == 1 and "did not answer within 0.3 s" in notes["silent"], (said, notes, asked)
+
+
+def the_server_of_mps_is_no_process_that_uses_the_gpu(folder):
+    lines = 'case "$*" in *apps*) echo "7, /usr/bin/nvidia-cuda-mps-server"; [ -z "$MORE" ] || echo "8, other" ;; *) echo 0 ;; esac\n'
+    (*said, notes), _ = asked_of(folder, lines)
+    assert said == ["", ""] and "nvidia-cuda-mps-server is on the GPU" in notes["shared"], (said, notes)
+    (*said, _), _ = asked_of(folder, "MORE=1\n" + lines)
+    assert said == ["processes on the GPU: 8 other"] * 2, said
+
+
+def the_machine_is_described_whatever_it_lacks(_):
+    text = subprocess.run([sys.executable, MACHINE / "machine.py"], check=True, capture_output=True, text=True, timeout=100,
+                          env={"PATH": "/nowhere", "NCCL_ALGO": "Ring", "SECRET": "told to nobody"}).stdout
+    assert "\nNCCL_ALGO=Ring\n" in text and "told to nobody" not in text and "== GPU\n" in text and "libnccl.so.2: " in text, text
 
 
 def clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage(_):
@@ -283,10 +385,13 @@ def equal_code_has_equal_digests_wherever_it_is_in_its_file(_):
 if __name__ == "__main__":
     main([stages_start_in_their_order_while_time_is_left, a_stage_whose_needs_are_not_met_is_skipped_with_all_reasons,
           neighbours_that_share_the_machine_run_side_by_side_and_others_alone, random_tables_keep_order_and_budget_and_give_each_stage_one_fate,
-          the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_600_and_900_seconds,
+          the_table_has_the_order_and_limits_that_its_budget_allows, the_most_informative_stages_fit_into_540_and_900_seconds,
+          parts_in_turn_leave_time_for_one_another, nccl_says_what_it_does_in_every_part_that_uses_it,
+          the_end_of_stuck_processes_fits_into_the_time_kept_for_it, the_clock_begins_with_the_process, a_command_leaves_no_core_file,
+          a_kernel_that_does_not_hand_over_orphans_is_told, a_command_that_cannot_start_fails_and_the_next_one_runs,
           no_process_outlives_its_command, the_status_is_found_of_a_command_that_ends_at_once,
           a_told_end_reaches_processes_that_ignore_it_or_changed_their_session, every_process_is_asked_to_end_and_has_time_for_it,
-          the_end_of_the_parent_ends_all,
-          an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
-          clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage, a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user,
-          equal_code_has_equal_digests_wherever_it_is_in_its_file])
+          the_end_of_the_parent_ends_all, an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
+          an_archive_is_small_enough_to_be_brought_back, what_does_not_answer_is_asked_once, the_server_of_mps_is_no_process_that_uses_the_gpu,
+          the_machine_is_described_whatever_it_lacks, clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage,
+          a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user, equal_code_has_equal_digests_wherever_it_is_in_its_file])
