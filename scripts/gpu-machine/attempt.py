@@ -52,6 +52,11 @@ def last_line(text):
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
+def skip_reason(text):
+    """The line in which a test says why it skips; mpirun adds lines of its own."""
+    return next((line.strip() for line in text.splitlines() if line.startswith("skipped")), last_line(text))
+
+
 def compared(records):
     """The ratio of the new bundle's images/s to the baseline's, turn by turn. Disturbed turns do not count."""
     rates = {record["name"]: record["result"]["images_per_second"] for record in records
@@ -153,7 +158,7 @@ class Attempt:
     def finish(self, status):
         record, text = self.records[-1], self.log.read_text(errors="replace") if self.log.exists() else ""
         state = "passed" if status == 0 else "skipped" if status == SKIPPED else "failed"
-        reason = {"passed": None, "skipped": last_line(text), "failed": f"status {status}: {last_line(text)}"}[state]
+        reason = {"passed": None, "skipped": skip_reason(text), "failed": f"status {status}: {last_line(text)}"}[state]
         if self.ending:
             self.is_cut |= not self.stopped and self.limit < self.stage.most and self.clock.now() - self.begin >= self.limit
             state, reason = "stopped" if self.stopped else "cut off" if self.is_cut else "failed", self.ending

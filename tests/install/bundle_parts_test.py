@@ -370,6 +370,11 @@ def a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user(folder):
         assert done.stdout.split() == ["rank-3", str(user)], done
 
 
+def a_skip_has_the_reason_that_its_test_prints(_):
+    assert attempt.skip_reason("skipped: no usable GPU\nRunning 5 test cases...\n-----\nPrimary job terminated\n") == "skipped: no usable GPU"
+    assert attempt.skip_reason("a rank cannot get a host name of its own (refused)\n") == "a rank cannot get a host name of its own (refused)"
+
+
 def equal_code_has_equal_digests_wherever_it_is_in_its_file(_):
     sys.path.insert(0, str(SOURCE / "scripts"))
     digest = runpy.run_path(str(SOURCE / "scripts/kernel-digests"))["digest"]
@@ -394,4 +399,5 @@ if __name__ == "__main__":
           the_end_of_the_parent_ends_all, an_archive_is_complete_whenever_its_writer_is_killed, of_a_large_file_both_ends_are_kept,
           an_archive_is_small_enough_to_be_brought_back, what_does_not_answer_is_asked_once, the_server_of_mps_is_no_process_that_uses_the_gpu,
           the_machine_is_described_whatever_it_lacks, clocks_and_throttling_are_those_of_the_busy_gpu_within_the_stage,
-          a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user, equal_code_has_equal_digests_wherever_it_is_in_its_file])
+          a_rank_gets_a_host_name_of_its_own_and_stays_the_same_user, equal_code_has_equal_digests_wherever_it_is_in_its_file,
+          a_skip_has_the_reason_that_its_test_prints])
