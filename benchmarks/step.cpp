@@ -4,7 +4,7 @@
 #include "benchmark.hpp"
 #include "generated_jpegs.hpp"
 
-#include "lockstep/comm/nccl_settings.hpp"
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
@@ -188,7 +188,7 @@ Json describe_speed(const Measurement& measured, std::int64_t samples) {
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
   const Config& config = options.config;
   Communicator& comm = context.comm;
-  if (config.device != DeviceChoice::cpu && config.deterministic) forbid_nvls(nccl_variables());
+  prepare_environment(config);
   const std::int64_t rss_at_start = comm.all_reduce_value(peak_resident_bytes(), ReduceOp::max);
   check_shard_group(config);
   const ImageShape image{

@@ -86,7 +86,8 @@ def peer(setting, variant):
 
 def profile(setting):
     """Time and traffic of each kernel of a step; the algorithms of convolutions are known from the stages before."""
-    run = step(setting, "ncu", "resnet50", 256, "bf16", "--no-cuda-graph", steps=0).command
+    run = [word for word in step(setting, "ncu", "resnet50", 256, "bf16", "--no-cuda-graph", steps=0).command
+           if word != "--json"]  # its rate would be that under the profiler
     return Part("ncu", (f"{setting.bundle}/run/any-of", setting.ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
                         "--cache-control", "none", "--metrics", "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum",
                         "--log-file", "{folder}/kernels.csv", f"{setting.bundle}/bin/lockstep", *run[1:], "--steps", "1", "--warmup", "1"))

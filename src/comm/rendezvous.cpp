@@ -76,7 +76,9 @@ class Rendezvous::Meetings final {
     announcements[0] = mine;
     receive_announcements(announcements, Clock::now() + place.limit);
     Verdict verdict;
-    copy_text(fault(announcements, place, verdict.status), verdict.text);
+    const Fault found = fault(announcements, place);
+    copy_text(found.text, verdict.text);
+    verdict.status = found.status;
     verdict.ok = verdict.text[0] == '\0' ? 1 : 0;
     Verdict own;
     for (int peer = 0; peer < size(); ++peer) {
@@ -155,19 +157,22 @@ class Rendezvous::Meetings final {
     return payload;
   }
 
-  /// The error text, with its status; empty if all ranks arrived and succeeded.
-  [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& announcements,
-                                  const Place& place, int& status) const {
+  struct Fault {
+    std::string text = {};  ///< empty if all ranks arrived and succeeded
+    int status = static_cast<int>(ExitStatus::internal);
+  };
+  [[nodiscard]] Fault fault(const std::vector<std::optional<Announcement>>& announcements,
+                            const Place& place) const {
     std::vector<std::string> missing;
     for (int peer = 0; peer < size(); ++peer) {
       if (!announcements[static_cast<std::size_t>(peer)]) missing.push_back(name(peer));
     }
     if (!missing.empty()) {
-      return fmt::format(
+      return {fmt::format(
           "{} did not come to {} within {} s of {} (the process ended, hangs or is slow); look "
           "into its log and submit the job again{}",
           listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0),
-          place.advice);
+          place.advice)};
     }
     for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
       const Announcement* first = nullptr;
@@ -175,11 +180,9 @@ class Rendezvous::Meetings final {
         if (announcement->arrival != static_cast<int>(kind)) continue;
         if (first == nullptr || announcement->phase < first->phase) first = &*announcement;
       }
-      if (first == nullptr) continue;
-      status = first->status;
-      return first->text.data();
+      if (first != nullptr) return {first->text.data(), first->status};
     }
-    return "";
+    return {};
   }
 
   [[noreturn]] void rank_0_is_lost(const Place& place, const char* how) {

@@ -2,10 +2,12 @@
 
 #include "algorithm_file.hpp"
 #include "compute_parts.hpp"
+#include "lockstep/comm/nccl_settings.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/norm_exchange.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
@@ -229,6 +231,10 @@ class CudaCompute final : public Compute, private NormExchange {
 };
 
 }  // namespace
+
+void prepare_environment(const Config& config) {
+  if (config.device != DeviceChoice::cpu && config.deterministic) forbid_nvls(nccl_variables());
+}
 
 std::unique_ptr<Compute> make_cuda_compute(const Graph& graph, const ComputeOptions& options,
                                            const ProcessGrid& grid, Communicator& host) {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/nccl_settings.hpp"
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/environment_variable.hpp"
 #include "lockstep/core/unix_time.hpp"
@@ -165,7 +165,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto begin = StopTimer::Clock::now();
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
-  if (config.device != DeviceChoice::cpu && config.deterministic) forbid_nvls(nccl_variables());
+  prepare_environment(config);
   TrainingJob started = job;
   started.start_clock.enter("watchdog");
   Run run(config, started, begin);

@@ -110,6 +110,16 @@ BOOST_AUTO_TEST_CASE(ranks_with_other_settings_than_rank_0_are_named) {
                               rig.rendezvous.name(0) + " has nothing more ("));
 }
 
+BOOST_AUTO_TEST_CASE(settings_that_differ_only_where_a_message_ends_are_told_apart) {
+  Rig rig(usual_size(), 20s);
+  rig.settings = "NCCL 2.28.9, NCCL_ALGO=" + std::string(600, 'a') + (rig.is_last() ? "b" : "c");
+
+  const auto error = rig.error_of([&] { rig.make(); });
+
+  BOOST_TEST_REQUIRE(error.has_value());
+  BOOST_TEST((error->status() == ExitStatus::usage));
+}
+
 BOOST_AUTO_TEST_CASE(more_ids_than_fit_in_a_message_are_exchanged) {
   Rendezvous rendezvous;
   std::vector<int> leaders;

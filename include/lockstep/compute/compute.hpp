@@ -97,6 +97,10 @@ class Compute {
   [[nodiscard]] virtual std::string bus_id() const { return ""; }
 };
 
+/// Sets what GPU libraries read from the environment, for sums with equal bits. Call before threads
+/// of our own start, and before make_compute().
+void prepare_environment(const Config& config);
+
 /// Collective. `host` must outlive the result. Error(usage) on all ranks if what was asked for is
 /// not available; never falls back to something else.
 [[nodiscard]] std::unique_ptr<Compute> make_compute(const Graph& graph,

@@ -1,5 +1,6 @@
 #include "nccl_links.hpp"
 
+#include "lockstep/core/crc32c.hpp"
 #include "unique_ids.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +21,13 @@ constexpr std::chrono::milliseconds finalize_limit = 10s;
 
 constexpr const char* start_of_nccl = "the start of NCCL";
 
+/// Texts of which only the end, that does not fit, differs stay different.
+std::string shortened(const std::string& text, std::size_t limit) {
+  if (text.size() <= limit) return text;
+  const std::string sum = fmt::format("..., and more of checksum {:08x}", crc32c(text));
+  return text.substr(0, limit - sum.size()) + sum;
+}
+
 /// The entries of a list, separated by commas, from the first on that differs from another's.
 std::string rest_of(const std::string& list, const std::string& other) {
   const auto [end, rest] = std::ranges::mismatch(list, other);
@@ -32,8 +40,8 @@ std::string rest_of(const std::string& list, const std::string& other) {
 Rendezvous::Outcome compare_settings(Rendezvous& rendezvous, const Rendezvous::Place& place,
                                      const std::string& mine) {
   std::array<char, Rendezvous::largest_payload> text{};
-  mine.copy(text.data(), text.size() - 1);
-  const std::string own = text.data();
+  const std::string own = shortened(mine, text.size() - 1);
+  own.copy(text.data(), own.size());
   rendezvous.meet(place, {}, std::as_writable_bytes(std::span(text)));
   const std::string other = text.data();
   if (own == other) return {};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../engine/gpu/kernels/update_kernels.hpp"
 #include "../segments.hpp"
 #include "device_optimizer.hpp"
 

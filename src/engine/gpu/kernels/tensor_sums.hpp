@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels.hpp"
 #include "launch.hpp"
+#include "update_kernels.hpp"
 #include "vector_io.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-#include "kernels.hpp"
+#include "update_kernels.hpp"
+
 #include "launch.hpp"
 #include "lockstep/optim/update_rules.hpp"
 #include "tensor_sums.hpp"

@@ -1,3 +1,4 @@
+#include "gpu/kernels/update_kernels.hpp"
 #include "kernel_values.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/optim/optimizer.hpp"
