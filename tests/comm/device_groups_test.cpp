@@ -123,6 +123,7 @@ BOOST_AUTO_TEST_CASE(settings_that_differ_only_where_a_message_ends_are_told_apa
 BOOST_AUTO_TEST_CASE(more_ids_than_fit_in_a_message_are_exchanged) {
   Rendezvous rendezvous;
   std::vector<int> leaders;
+  leaders.reserve(9);
   for (int id = 0; id < 9; ++id) leaders.push_back(id % rendezvous.size());
   char made = 0;
 
