@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mpirun": "openmpi-bin"}
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
@@ -169,6 +170,13 @@ class VirtualNodes:
                 if os.readlink(entry) == self.networks[node] and name in pathlib.Path(f"/proc/{pid}/comm").read_text():
                     found.append(pid)
         return found
+
+    def wait_until_idle(self, node, name="lockstep"):
+        """Waits for the node's processes with this name, which a killed launcher leaves to end by themselves."""
+        deadline = time.monotonic() + SECONDS
+        while left := self.processes(node, name):
+            assert time.monotonic() < deadline, f"node {node + 1}: processes {left} have not ended in {SECONDS} s"
+            time.sleep(0.05)
 
     def _kill(self, node):
         """Ends all processes on the node, unless its holder has ended and its namespace may be another's."""

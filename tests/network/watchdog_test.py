@@ -100,6 +100,8 @@ def the_ports_of_a_run_on_two_nodes_are_those_documented(folder):
                     watchdogs = [virtual_nodes.address(node)] * 2 if options else [own_node, any_network]
                     found = sorted(listens_on(pid) for pid in lab.processes(node))
                     assert found == sorted(sorted([*messages, one]) for one in watchdogs), found
+            for node in (0, 1):
+                lab.wait_until_idle(node)
 
 
 if __name__ == "__main__":
