@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -11,25 +10,12 @@ namespace {
 
 constexpr ValueId none = -1;
 
-template <typename Visit>
-void visit_inputs(const Op& op, const Visit& visit) {
-  std::visit(
-      [&](const auto& each) {
-        if constexpr (requires { each.input; }) visit(each.input);
-        if constexpr (requires { each.left; }) {
-          visit(each.left);
-          visit(each.right);
-        }
-      },
-      op);
-}
-
 /// For each value, the batch norm to fold into the convolution that computes it, else `none`.
 std::vector<ValueId> foldable_norms(const Graph& graph) {
   const std::span<const Node> nodes = graph.nodes();
   std::vector<int> readers(nodes.size());
   for (const Node& node : nodes) {
-    visit_inputs(node.op, [&](ValueId input) { ++readers[static_cast<std::size_t>(input)]; });
+    for_each_input(node.op, [&](ValueId input) { ++readers[static_cast<std::size_t>(input)]; });
   }
   std::vector<ValueId> norms(nodes.size(), none);
   for (std::size_t value = 0; value < nodes.size(); ++value) {
@@ -71,7 +57,7 @@ class Folding final {
         values_[value] = values_[static_cast<std::size_t>(norm)] =
             add_convolution(node, source_.graph.nodes()[static_cast<std::size_t>(norm)]);
       } else {
-        values_[value] = std::visit([this](const auto& op) { return add(op); }, node.op);
+        values_[value] = add(node.op);
         copy_values(node);
       }
     }
@@ -95,21 +81,10 @@ class Folding final {
     }
   }
 
-  ValueId add(const Input& /*op*/) { return folded_.graph.input(); }
-  ValueId add(const Conv2d& op) { return folded_.graph.conv2d(at(op.input), op.options); }
-  ValueId add(const BatchNorm& op) { return folded_.graph.batch_norm(at(op.input), op.options); }
-  ValueId add(const Relu& op) { return folded_.graph.relu(at(op.input)); }
-  ValueId add(const Add& op) { return folded_.graph.add(at(op.left), at(op.right)); }
-  ValueId add(const MaxPool& op) { return folded_.graph.max_pool(at(op.input), op.options); }
-  ValueId add(const AvgPool& op) { return folded_.graph.avg_pool(at(op.input), op.options); }
-  ValueId add(const GlobalAvgPool& op) { return folded_.graph.global_avg_pool(at(op.input)); }
-  ValueId add(const Flatten& op) { return folded_.graph.flatten(at(op.input)); }
-  ValueId add(const Linear& op) { return folded_.graph.linear(at(op.input), op.options); }
-  ValueId add(const SoftmaxCrossEntropy& op) {
-    return folded_.graph.softmax_cross_entropy(at(op.input), op.options);
-  }
-  ValueId add(const BinaryCrossEntropy& op) {
-    return folded_.graph.binary_cross_entropy(at(op.input), op.options);
+  ValueId add(Op op) {
+    if (std::holds_alternative<Input>(op)) return folded_.graph.input();
+    for_each_input(op, [this](ValueId& input) { input = at(input); });
+    return folded_.graph.append(std::move(op));
   }
 
   ValueId add_convolution(const Node& convolution, const Node& norm) {

@@ -14,7 +14,6 @@
 #include <iterator>
 #include <limits>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -30,64 +29,6 @@ constexpr int ir_version = 8;
 constexpr int opset = 17;
 /// Of every message of protocol buffers.
 constexpr std::uint64_t size_limit = std::uint64_t{1} << 31;
-
-/// An op of ONNX, whose inputs are those of ours, its parameters and its statistics.
-struct OnnxOp {
-  const char* type;
-  std::vector<std::string> attributes = {};
-};
-
-template <typename Options>
-std::vector<std::string> window(const Options& options) {
-  const std::int64_t padding = options.padding;
-  return {attribute("kernel_shape", {options.kernel, options.kernel}),
-          attribute("pads", {padding, padding, padding, padding}),
-          attribute("strides", {options.stride, options.stride})};
-}
-
-// A new op does not compile until it has its line here.
-OnnxOp onnx_op(const Conv2d& op) {
-  std::vector<std::string> attributes = window(op.options);
-  attributes.push_back(attribute("group", op.options.groups));
-  return {.type = "Conv", .attributes = std::move(attributes)};
-}
-OnnxOp onnx_op(const BatchNorm& op) {
-  return {.type = "BatchNormalization",
-          .attributes = {attribute("epsilon", static_cast<float>(op.options.eps))}};
-}
-OnnxOp onnx_op(const Relu& /*op*/) {
-  return {.type = "Relu"};
-}
-OnnxOp onnx_op(const Add& /*op*/) {
-  return {.type = "Add"};
-}
-OnnxOp onnx_op(const MaxPool& op) {
-  return {.type = "MaxPool", .attributes = window(op.options)};
-}
-OnnxOp onnx_op(const AvgPool& op) {
-  std::vector<std::string> attributes = window(op.options);
-  const bool partial = op.options.partial_windows;
-  attributes.push_back(attribute("count_include_pad", std::int64_t{partial ? 0 : 1}));
-  if (partial) attributes.push_back(attribute("ceil_mode", std::int64_t{1}));
-  return {.type = "AveragePool", .attributes = std::move(attributes)};
-}
-OnnxOp onnx_op(const GlobalAvgPool& /*op*/) {
-  return {.type = "GlobalAveragePool"};
-}
-OnnxOp onnx_op(const Flatten& /*op*/) {
-  return {.type = "Flatten", .attributes = {attribute("axis", std::int64_t{1})}};
-}
-OnnxOp onnx_op(const Linear& /*op*/) {
-  return {.type = "Gemm", .attributes = {attribute("transB", std::int64_t{1})}};
-}
-
-/// The value that the loss reads.
-ValueId logits_of(const Graph& graph) {
-  const Op& op = graph.nodes().back().op;
-  if (const auto* loss = std::get_if<SoftmaxCrossEntropy>(&op)) return loss->input;
-  if (const auto* loss = std::get_if<BinaryCrossEntropy>(&op)) return loss->input;
-  return static_cast<ValueId>(graph.nodes().size() - 1);
-}
 
 /// The mean or std of a model's inputs.
 struct InputStatistic {
@@ -117,8 +58,7 @@ std::vector<float> for_pixels(const InputStatistic& statistic, std::int64_t chan
 /// Builds GraphProto.
 class GraphBuilder final {
  public:
-  explicit GraphBuilder(const TrainedModel& model)
-      : model_(model), logits_(logits_of(model.graph)) {}
+  explicit GraphBuilder(const TrainedModel& model) : model_(model), logits_(model.graph.logits()) {}
 
   void add_normalization() {
     constexpr float lowest = -std::numeric_limits<float>::infinity();
@@ -131,14 +71,10 @@ class GraphBuilder final {
 
   void add_network() {
     for (ValueId value = 0; value <= logits_; ++value) {
-      std::visit(
-          [&](const auto& op) {
-            using T = std::decay_t<decltype(op)>;
-            if constexpr (!std::is_same_v<T, Input> && !is_loss_type<T>) {
-              add_op(onnx_op(op), op, value);
-            }
-          },
-          node_at(value).op);
+      const auto add = [&](const auto& op) {
+        if constexpr (requires { op.onnx(); }) add_op(op.onnx(), value);
+      };
+      std::visit(add, node_at(value).op);
     }
   }
 
@@ -159,13 +95,11 @@ class GraphBuilder final {
   [[nodiscard]] const Node& node_at(ValueId value) const {
     return model_.graph.nodes()[static_cast<std::size_t>(value)];
   }
+  /// Layers have names of their own.
   [[nodiscard]] std::string node_name(ValueId value) const {
-    return std::visit(
-        [value](const auto& op) -> std::string {
-          if constexpr (requires { op.options.name; }) return op.options.name;
-          return fmt::format("{}_{}", op.op_name, value);
-        },
-        node_at(value).op);
+    const Op& op = node_at(value).op;
+    std::string name = layer_name(op);
+    return name == op_name(op) ? fmt::format("{}_{}", name, value) : name;
   }
   [[nodiscard]] std::string value_name(ValueId value) const {
     if (value == logits_) return "logits";
@@ -179,18 +113,15 @@ class GraphBuilder final {
     initializers_.push_back(std::move(part));
   }
 
-  template <typename T>
-  void add_op(OnnxOp call, const T& op, ValueId value) {
-    NodeFields fields{.name = node_name(value),
-                      .op_type = call.type,
-                      .inputs = {},
-                      .output = value_name(value),
-                      .attributes = std::move(call.attributes)};
-    if constexpr (std::is_same_v<T, Add>) {
-      fields.inputs = {value_name(op.left), value_name(op.right)};
-    } else {
-      fields.inputs = {value_name(op.input)};
+  void add_op(const OnnxOp& call, ValueId value) {
+    NodeFields fields{
+        .name = node_name(value), .op_type = call.type, .inputs = {}, .output = value_name(value)};
+    for (const auto& [name, content] : call.attributes) {
+      fields.attributes.push_back(
+          std::visit([&](const auto& each) { return attribute(name, each); }, content));
     }
+    for_each_input(node_at(value).op,
+                   [&](ValueId input) { fields.inputs.push_back(value_name(input)); });
     for (const ParameterId id : node_at(value).parameters) {
       const auto index = static_cast<std::size_t>(id);
       const Parameter& parameter = model_.graph.parameters()[index];

@@ -29,7 +29,7 @@ std::string attribute(const std::string& name, float value) {
          varint_field(AttributeProto::type, AttributeProto::FLOAT);
 }
 
-std::string attribute(const std::string& name, std::initializer_list<std::int64_t> values) {
+std::string attribute(const std::string& name, const std::vector<std::int64_t>& values) {
   std::string message = bytes_field(AttributeProto::name, name);
   for (const std::int64_t value : values) message += int_field(AttributeProto::ints, value);
   return message + varint_field(AttributeProto::type, AttributeProto::INTS);

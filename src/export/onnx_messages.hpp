@@ -4,7 +4,6 @@
 #include "lockstep/io/file_parts.hpp"
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ namespace lockstep::onnx {
 [[nodiscard]] std::string attribute(const std::string& name, std::int64_t value);
 [[nodiscard]] std::string attribute(const std::string& name, float value);
 [[nodiscard]] std::string attribute(const std::string& name,
-                                    std::initializer_list<std::int64_t> values);
+                                    const std::vector<std::int64_t>& values);
 
 /// NodeProto
 struct NodeFields {

@@ -3,7 +3,6 @@
 #include "lockstep/core/little_endian.hpp"
 
 #include <span>
-#include <variant>
 
 namespace lockstep {
 namespace {
@@ -32,8 +31,8 @@ std::vector<StateTensor> state_dict(const TrainedModel& model) {
       tensors.push_back(
           float_tensor(statistic.name, {statistic.channels}, model.statistics[index]));
     }
-    if (const auto* norm = std::get_if<BatchNorm>(&node.op)) {
-      tensors.push_back({.name = norm->options.name + ".num_batches_tracked",
+    if (!node.statistics.empty()) {
+      tensors.push_back({.name = layer_name(node.op) + ".num_batches_tracked",
                          .shape = {},
                          .type = ElementType::int64,
                          .values = {.bytes = little_endian(model.step.value_or(0))}});

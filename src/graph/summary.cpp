@@ -1,29 +1,11 @@
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/core/json.hpp"
 
-#include "op_names.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <variant>
 
 namespace lockstep {
-namespace {
-
-std::int64_t multiply_adds(const Graph& graph, const Node& node) {
-  const auto weight = [&]() -> const Shape& {
-    return graph.parameters()[static_cast<std::size_t>(node.parameters.front())].shape;
-  };
-  // Each weight is used once per output pixel of its channel.
-  if (std::holds_alternative<Conv2d>(node.op)) {
-    return weight().elements() * node.output[1] * node.output[2];
-  }
-  return std::holds_alternative<Linear>(node.op) ? weight().elements() : 0;
-}
-
-}  // namespace
-
 ModelSummary summarize_model(const Graph& graph) {
   ModelSummary summary{.name = graph.name(), .rows = {}};
   for (const Node& node : graph.nodes()) {
@@ -32,7 +14,7 @@ ModelSummary summarize_model(const Graph& graph) {
     for (const ParameterId id : node.parameters) {
       row.parameters += graph.parameters()[static_cast<std::size_t>(id)].shape.elements();
     }
-    row.multiply_adds = multiply_adds(graph, node);
+    row.multiply_adds = node.multiply_adds;
     row.activation_bytes = node.output.elements() * static_cast<std::int64_t>(sizeof(float));
     summary.parameters += row.parameters;
     summary.multiply_adds += row.multiply_adds;

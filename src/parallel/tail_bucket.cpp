@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <variant>
 
 namespace lockstep {
 namespace {
@@ -16,20 +15,13 @@ constexpr std::size_t sums_size = 8;
 }  // namespace
 
 TailBucket::TailBucket(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    const auto* norm = std::get_if<BatchNorm>(&node.op);
-    if (norm == nullptr) continue;
-    for (const StatisticId id : node.statistics) {
-      const auto channels =
-          static_cast<std::size_t>(graph.statistics()[static_cast<std::size_t>(id)].channels);
-      // Values of fixed statistics stay zero.
-      if (!graph.has_fixed_statistics(node)) {
-        ranges_.push_back({.begin = statistics_,
-                           .end = statistics_ + channels,
-                           .momentum = norm->options.momentum});
-      }
-      statistics_ += channels;
+  for (const RunningStatistic& statistic : graph.statistics()) {
+    const std::size_t end = statistics_ + static_cast<std::size_t>(statistic.channels);
+    // Values of fixed statistics stay zero.
+    if (!statistic.is_fixed) {
+      ranges_.push_back({.begin = statistics_, .end = end, .momentum = statistic.momentum});
     }
+    statistics_ = end;
   }
 }
 

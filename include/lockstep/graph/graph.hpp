@@ -12,46 +12,14 @@
 
 namespace lockstep {
 
-/// How a parameter is initialized.
-enum class Initialization {
-  zeros,
-  ones,
-  kaiming_normal_fan_out,  ///< normal, variance 2 / (out_channels * kernel_h * kernel_w)
-  uniform_fan_in,          ///< uniform in +-1/sqrt(fan_in): torch.nn.Linear's and Conv2d's default
-};
-
-/// Kind of a parameter; decides weight decay and LARS scaling (`norm` and `bias` get neither).
-enum class ParameterKind { weight, norm, bias };
-
-/// A trained tensor, with torchvision's name and layout (conv OIHW, linear OI). I of a grouped
-/// convolution are the input channels of one group.
-struct Parameter {
-  std::string name;
-  Shape shape;
-  ParameterKind kind;
-  Initialization initialization;
-  std::int64_t fan_in = 0;
-  double lr_scale = 1;  ///< multiplies the learning rate; 0: frozen, it has no gradient
-
-  [[nodiscard]] bool is_frozen() const noexcept { return lr_scale == 0; }
-  friend bool operator==(const Parameter&, const Parameter&) = default;
-};
-
-/// A batch-norm layer's running mean or running variance: fp32 (C,).
-struct RunningStatistic {
-  std::string name;  ///< "bn1.running_mean", "bn1.running_var"
-  std::int64_t channels;
-  float initial_value;    ///< 0 for means, 1 for variances
-  bool is_fixed = false;  ///< training normalises with it, and leaves it as it is
-  friend bool operator==(const RunningStatistic&, const RunningStatistic&) = default;
-};
-
-/// One op with its inferred output shape.
+/// One op in its place; the fields are those of its OpDefinition.
 struct Node {
   Op op;
-  Shape output;                         ///< without the batch axis: C,H,W or F; scalar for the loss
-  std::vector<ParameterId> parameters;  ///< weight, then bias, if the op has them
-  std::vector<StatisticId> statistics;  ///< batch_norm: running mean, running variance
+  Shape output;
+  std::vector<ParameterId> parameters;
+  std::vector<StatisticId> statistics;
+  std::int64_t multiply_adds;
+  std::string function;
 };
 
 /// A network as a list of ops in the order of computation. Each op adds one value, whose id is the
@@ -62,24 +30,34 @@ class Graph final {
   Graph(std::string name, ImageShape image, std::int64_t classes);
 
   [[nodiscard]] ValueId input() const noexcept { return 0; }
-  ValueId conv2d(ValueId input, const Conv2dOptions& options);
-  ValueId batch_norm(ValueId input, const BatchNormOptions& options);
-  ValueId relu(ValueId input);
-  ValueId add(ValueId left, ValueId right);
-  ValueId max_pool(ValueId input, const PoolOptions& options);
+  /// Adds an op, whose value has the returned id.
+  ValueId append(Op op);
+  ValueId conv2d(ValueId input, const Conv2dOptions& options) {
+    return append(Conv2d{input, options});
+  }
+  ValueId batch_norm(ValueId input, const BatchNormOptions& options) {
+    return append(BatchNorm{input, options});
+  }
+  ValueId relu(ValueId input) { return append(Relu{input}); }
+  ValueId add(ValueId left, ValueId right) { return append(Add{left, right}); }
+  ValueId max_pool(ValueId input, const PoolOptions& options) {
+    return append(MaxPool{input, options});
+  }
   /// Means of windows, as torch's AvgPool2d.
-  ValueId avg_pool(ValueId input, const AvgPoolOptions& options);
-  ValueId global_avg_pool(ValueId input);
-  ValueId flatten(ValueId input);
-  ValueId linear(ValueId input, const LinearOptions& options);
-  /// Ends the graph with the sum of the samples' losses. With smoothing e, K classes and log p the
-  /// log-softmax of the logits, the loss of a sample with label y is
-  /// -(1 - e) * log p[y] - e / K * sum over k of log p[k], as torch's label_smoothing.
-  ValueId softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options);
-  /// Ends the graph with the sum of the samples' losses, each the mean over the classes of
-  /// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target,
-  /// as timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
-  ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options);
+  ValueId avg_pool(ValueId input, const AvgPoolOptions& options) {
+    return append(AvgPool{input, options});
+  }
+  ValueId global_avg_pool(ValueId input) { return append(GlobalAvgPool{input}); }
+  ValueId flatten(ValueId input) { return append(Flatten{input}); }
+  ValueId linear(ValueId input, const LinearOptions& options) {
+    return append(Linear{input, options});
+  }
+  ValueId softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options) {
+    return append(SoftmaxCrossEntropy{logits, options});
+  }
+  ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options) {
+    return append(BinaryCrossEntropy{logits, options});
+  }
 
   void set_lr_scale(ParameterId id, double lr_scale) {
     parameters_[static_cast<std::size_t>(id)].lr_scale = lr_scale;
@@ -100,6 +78,8 @@ class Graph final {
   [[nodiscard]] ImageShape image() const noexcept { return image_; }
   [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
   [[nodiscard]] std::span<const Node> nodes() const noexcept { return nodes_; }
+  /// The value that the loss reads; the last one if there is no loss.
+  [[nodiscard]] ValueId logits() const;
   [[nodiscard]] std::span<const Parameter> parameters() const noexcept { return parameters_; }
   [[nodiscard]] std::span<const RunningStatistic> statistics() const noexcept {
     return statistics_;
@@ -111,11 +91,8 @@ class Graph final {
   [[nodiscard]] std::uint32_t fingerprint() const;
 
  private:
-  ValueId append(Node node);
-  ParameterId add_parameter(Parameter parameter);
-  [[nodiscard]] const Shape& input_shape(ValueId value) const;
-  [[nodiscard]] std::string describe(ValueId value) const;
-  void require_loss(ValueId logits, double label_smoothing) const;
+  [[nodiscard]] OpInputs inputs_of(const Op& op) const;
+  void require_new_name(const std::string& parameter) const;
 
   std::string name_;
   ImageShape image_;

@@ -1,16 +1,19 @@
 #pragma once
 
+#include "lockstep/core/loss_kind.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/graph/op_definition.hpp"
+
+#include <array>
+#include <concepts>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
 
 namespace lockstep {
-
-using ValueId = int;      ///< index of a node's output
-using ParameterId = int;  ///< index into Graph::parameters()
-using StatisticId = int;  ///< index into Graph::statistics()
 
 struct Conv2dOptions {
   std::string name;
@@ -67,62 +70,122 @@ struct BinaryCrossEntropyOptions {
   double target_threshold = 0.0;  ///< targets above it become 1, others 0; 0: targets stay
 };
 
+// Ops. Each is defined by its functions, in src/graph/ops, and by its derivative; the engines lower
+// both. `is_cheap`: backward may compute the op again instead of keeping its output.
+
 struct Input {
   static constexpr std::string_view op_name = "input";
+  ImageShape image;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
 };
 struct Conv2d {
   static constexpr std::string_view op_name = "conv2d";
   ValueId input;
   Conv2dOptions options;
+  static constexpr std::array gradient{
+      GradientOp{.of_inputs = false, .of_parameters = true, .reads_inputs = true},
+      GradientOp{.reads_parameters = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct BatchNorm {
   static constexpr std::string_view op_name = "batch_norm";
   ValueId input;
   BatchNormOptions options;
+  static constexpr std::array gradient{
+      GradientOp{.of_parameters = true, .reads_inputs = true, .reads_parameters = true}};
+  static constexpr bool is_cheap = true;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct Relu {
   static constexpr std::string_view op_name = "relu";
   ValueId input;
+  static constexpr std::array gradient{GradientOp{.reads_output = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct Add {
   static constexpr std::string_view op_name = "add";
   ValueId left;
   ValueId right;
+  static constexpr std::array<GradientOp, 0> gradient{};
+  static constexpr bool is_cheap = true;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct MaxPool {
   static constexpr std::string_view op_name = "max_pool";
   ValueId input;
   PoolOptions options;
+  static constexpr std::array gradient{GradientOp{.reads_saved = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct GlobalAvgPool {
   static constexpr std::string_view op_name = "global_avg_pool";
   ValueId input;
+  static constexpr std::array gradient{GradientOp{}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct Flatten {
   static constexpr std::string_view op_name = "flatten";
   ValueId input;
+  static constexpr std::array gradient{GradientOp{}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 struct Linear {
   static constexpr std::string_view op_name = "linear";
   ValueId input;
   LinearOptions options;
+  static constexpr std::array gradient{
+      GradientOp{.of_inputs = false, .of_parameters = true, .reads_inputs = true},
+      GradientOp{.reads_parameters = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
-struct SoftmaxCrossEntropy {
-  static constexpr std::string_view op_name = "softmax_cross_entropy";
-  ValueId input;
-  SoftmaxCrossEntropyOptions options;
-};
-
 struct AvgPool {
   static constexpr std::string_view op_name = "avg_pool";
   ValueId input;
   AvgPoolOptions options;
+  static constexpr std::array gradient{GradientOp{}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxOp onnx() const;
 };
 
+/// What a loss computes of a sample's logits.
+struct LossRule {
+  LossKind kind = LossKind::cross_entropy;
+  double label_smoothing = 0;
+  double target_threshold = 0;  ///< of bce; 0: none
+};
+/// Ends a graph with the sum of the samples' losses. With smoothing e, K classes and log p the
+/// log-softmax of the logits, the loss of a sample with label y is
+/// -(1 - e) * log p[y] - e / K * sum over k of log p[k], as torch's label_smoothing.
+struct SoftmaxCrossEntropy {
+  static constexpr std::string_view op_name = "softmax_cross_entropy";
+  ValueId input;
+  SoftmaxCrossEntropyOptions options;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] LossRule rule() const noexcept {
+    return {.label_smoothing = options.label_smoothing};
+  }
+};
+/// Ends a graph with the sum of the samples' losses, each the mean over the classes of
+/// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target,
+/// as timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
 struct BinaryCrossEntropy {
   static constexpr std::string_view op_name = "binary_cross_entropy";
   ValueId input;
   BinaryCrossEntropyOptions options;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] LossRule rule() const noexcept {
+    return {.kind = LossKind::bce,
+            .label_smoothing = options.label_smoothing,
+            .target_threshold = options.target_threshold};
+  }
 };
 
 /// New ops come last: the positions are part of a graph's fingerprint.
@@ -131,11 +194,41 @@ using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgP
 
 /// Whether the op is a loss, which ends a graph.
 template <typename T>
-inline constexpr bool is_loss_type =
-    std::is_same_v<T, SoftmaxCrossEntropy> || std::is_same_v<T, BinaryCrossEntropy>;
+concept LossOp = requires(const T& op) {
+  { op.rule() } -> std::same_as<LossRule>;
+};
 [[nodiscard]] inline bool is_loss(const Op& op) noexcept {
-  return std::holds_alternative<SoftmaxCrossEntropy>(op) ||
-         std::holds_alternative<BinaryCrossEntropy>(op);
+  return std::visit([](const auto& each) { return LossOp<std::decay_t<decltype(each)>>; }, op);
 }
+
+/// What every op but the input and the losses has; one that lacks a part does not compile.
+template <typename T>
+concept LayerOp = requires(const T& op) {
+  { op.onnx() } -> std::same_as<OnnxOp>;
+  {std::span<const GradientOp>(T::gradient)};
+};
+template <typename... Ops>
+constexpr bool all_are_defined(const std::variant<Ops...>*) {
+  return ((std::is_same_v<Ops, Input> || LossOp<Ops> || LayerOp<Ops>)&&...);
+}
+static_assert(all_are_defined(static_cast<const Op*>(nullptr)));
+
+/// Calls `visit(id)` for each value that the op reads, in order; it may change the id.
+template <typename AnyOp, typename Visit>
+void for_each_input(AnyOp& op, const Visit& visit) {
+  std::visit(
+      [&](auto& each) {
+        if constexpr (requires { each.input; }) visit(each.input);
+        if constexpr (requires { each.left; }) {
+          visit(each.left);
+          visit(each.right);
+        }
+      },
+      op);
+}
+/// "conv2d", "batch_norm" and so on.
+[[nodiscard]] std::string_view op_name(const Op& op);
+/// The layer's name, or the op's if it has none.
+[[nodiscard]] std::string layer_name(const Op& op);
 
 }  // namespace lockstep

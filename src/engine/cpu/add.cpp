@@ -6,32 +6,14 @@ namespace {
 /// Includes the fused ReLU, if any.
 class AddLowering final : public Lowering {
  public:
-  AddLowering(const Add& op, const LoweringContext& context)
-      : op_(op), id_(context.id), output_(context.analysis.output_of(context.id)) {}
-
-  void forward(ProgramBuilder& builder) override {
-    builder.set_value(output_, emit_add(builder),
-                      [this](ProgramBuilder& again) { return emit_add(again); });
-  }
-
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(id_)) return;
-    const Tensor gradient =
-        output_ != id_ ? emit_relu_backward(builder, output_) : builder.gradient(id_);
-    // Both operands' gradients are this tensor, so neither may be added to in place.
-    builder.contribute(op_.left, gradient, ProgramBuilder::Ownership::shared, "add");
-    builder.contribute(op_.right, gradient, ProgramBuilder::Ownership::shared, "add");
-  }
-
- private:
-  [[nodiscard]] Tensor emit_add(ProgramBuilder& builder) const {
-    const Tensor left = builder.value(op_.left);
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor left = builder.value(op.inputs[0]);
     const Tensor right =
-        builder.in_format(builder.value(op_.right), left.desc(), "right operand of add");
+        builder.in_format(builder.value(op.inputs[1]), left.desc(), "right operand of add");
     Tensor target;
-    if (builder.overwritable(op_.left)) {
+    if (builder.overwritable(op.inputs[0])) {
       target = left;
-    } else if (builder.overwritable(op_.right)) {
+    } else if (builder.overwritable(op.inputs[1])) {
       target = right;
     } else {
       target = builder.make(left.desc());
@@ -39,21 +21,17 @@ class AddLowering final : public Lowering {
     builder.emit(std::make_unique<AddStep>(AddStep::Operands{.left = left.memory,
                                                              .right = right.memory,
                                                              .target = target.memory,
-                                                             .relu = output_ != id_}),
+                                                             .relu = op.fused.relu.has_value()}),
                  {left, right, target});
-    return target;
+    builder.set_value(*op.output, target);
   }
-
-  Add op_;
-  ValueId id_;
-  ValueId output_;
+  void gradient(ProgramBuilder& /*builder*/, const StepOp& /*op*/) override {}  // there is none
 };
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
-  if (context.fused_away()) return nullptr;
-  return std::make_unique<AddLowering>(op, context);
+std::unique_ptr<Lowering> lower(const Add& /*op*/, const LoweringContext& /*context*/) {
+  return std::make_unique<AddLowering>();
 }
 
 }  // namespace lockstep::cpu

@@ -29,12 +29,12 @@ class Conv2dLowering final : public Lowering {
   Conv2dLowering(const Conv2d& op, const LoweringContext& context)
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
-  void forward(ProgramBuilder& builder) override {
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor value = builder.value(op.inputs[0]);
     forward_ = convolution(builder).forward(builder.forward_kind(), builder.engine());
     const std::string& name = op_.options.name;
     if (const auto plan = winograd(builder, ConvolutionStep::forward)) {
-      source_ =
-          builder.in_format(builder.value(op_.input), plan->source_desc(), "input of " + name);
+      take_source(builder, value, plan->source_desc());
       const Tensor weight = builder.parameter(parameters_[0], plan->weight_desc(), name);
       const Tensor target = builder.make(plan->target_desc());
       WinogradTensors tensors{.input = source_, .weight = weight, .output = target};
@@ -42,10 +42,10 @@ class Conv2dLowering final : public Lowering {
         tensors.bias = builder.parameter(parameters_[1], forward_.bias_desc(), name);
       }
       emit_winograd(builder, "convolution " + name, *plan, tensors);
-      builder.set_value(context_.id, target);
+      builder.set_value(*op.output, target);
       return;
     }
-    source_ = builder.in_format(builder.value(op_.input), forward_.src_desc(), "input of " + name);
+    take_source(builder, value, forward_.src_desc());
     const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
     const Tensor target = builder.make(forward_.dst_desc());
     ProgramBuilder::Arguments arguments{
@@ -55,12 +55,11 @@ class Conv2dLowering final : public Lowering {
                              builder.parameter(parameters_[1], forward_.bias_desc(), name));
     }
     builder.emit("convolution " + name, Forward(forward_), forward_.scratchpad_desc(), arguments);
-    builder.set_value(context_.id, target);
+    builder.set_value(*op.output, target);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    emit_weight_gradient(builder);
-    if (builder.needs_gradient(op_.input)) emit_data_gradient(builder);
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    op.gradient.of_parameters ? emit_weight_gradient(builder, op) : emit_data_gradient(builder, op);
   }
 
  private:
@@ -107,39 +106,51 @@ class Conv2dLowering final : public Lowering {
     builder.emit(winograd_step(builder, name, plan, tensors), {});
   }
 
-  void emit_weight_gradient(ProgramBuilder& builder) {
-    if (builder.skip_if_frozen(parameters_)) return;
+  void take_source(ProgramBuilder& builder, const Tensor& value, const Desc& desc) {
+    source_ = builder.in_format(value, desc, "input of " + op_.options.name);
+    copied_ = source_.buffer != value.buffer;
+  }
+  /// The input for backward in this format: forward's copy if that fits, else the value.
+  [[nodiscard]] Tensor source_in(ProgramBuilder& builder, const StepOp& op,
+                                 const Desc& desc) const {
+    if (copied_ && source_.desc() == desc) return source_;
+    return builder.in_format(builder.value(op.inputs[0]), desc, "input of " + op_.options.name);
+  }
+  [[nodiscard]] Tensor arrived(ProgramBuilder& builder, const StepOp& op, const Desc& desc) const {
+    return builder.in_format(builder.value(op.arrived[0]), desc, "gradient of " + op_.options.name);
+  }
+
+  void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op) {
     if (const auto plan = winograd(builder, ConvolutionStep::weight_gradient)) {
-      emit_weight_gradient(builder, *plan);
+      emit_weight_gradient(builder, op, *plan);
       return;
     }
     const Convolution each = convolution(builder);
     const auto pd = each.backward_weights(forward_, builder.engine());
     if (const auto product = each.weight_product(pd, builder.engine())) {
-      emit_weight_product(builder, *product);
+      emit_weight_product(builder, op, *product);
     } else {
-      emit_weight_gradient(builder, pd);
+      emit_weight_gradient(builder, op, pd);
     }
   }
-  void emit_data_gradient(ProgramBuilder& builder) {
+  void emit_data_gradient(ProgramBuilder& builder, const StepOp& op) {
     if (const auto plan = winograd(builder, ConvolutionStep::data_gradient)) {
-      emit_data_gradient(builder, *plan);
+      emit_data_gradient(builder, op, *plan);
       return;
     }
     const Convolution each = convolution(builder);
     const auto pd = each.backward_data(forward_, builder.engine());
     if (const auto product = each.data_product(pd, builder.engine())) {
-      emit_data_product(builder, *product);
+      emit_data_product(builder, op, *product);
     } else {
-      emit_data_gradient(builder, pd);
+      emit_data_gradient(builder, op, pd);
     }
   }
 
-  void emit_weight_gradient(ProgramBuilder& builder, const WinogradPlan& plan) {
+  void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op, const WinogradPlan& plan) {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.input_for_backward(op_.input, source_, plan.source_desc(), name);
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), plan.target_desc(), "gradient of " + name);
+    const Tensor source = source_in(builder, op, plan.source_desc());
+    const Tensor gradient = arrived(builder, op, plan.target_desc());
     std::vector<ProgramBuilder::ParameterOutput> outputs{
         {.parameter = parameters_[0], .desc = plan.weight_desc()}};
     if (op_.options.bias) {
@@ -152,22 +163,21 @@ class Conv2dLowering final : public Lowering {
     });
   }
 
-  void emit_data_gradient(ProgramBuilder& builder, const WinogradPlan& plan) {
+  void emit_data_gradient(ProgramBuilder& builder, const StepOp& op, const WinogradPlan& plan) {
     const std::string& name = op_.options.name;
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), plan.target_desc(), "gradient of " + name);
+    const Tensor gradient = arrived(builder, op, plan.target_desc());
     const Tensor weight = builder.parameter(parameters_[0], plan.weight_desc(), name);
     const Tensor target = builder.make(plan.source_desc());
     emit_winograd(builder, "data gradient of convolution " + name, plan,
                   {.input = gradient, .weight = weight, .output = target});
-    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+    builder.set_value(*op.results[0], target);
   }
 
-  void emit_weight_gradient(ProgramBuilder& builder, const BackwardWeights::primitive_desc& pd) {
+  void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op,
+                            const BackwardWeights::primitive_desc& pd) {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.input_for_backward(op_.input, source_, pd.src_desc(), name);
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), pd.diff_dst_desc(), "gradient of " + name);
+    const Tensor source = source_in(builder, op, pd.src_desc());
+    const Tensor gradient = arrived(builder, op, pd.diff_dst_desc());
     std::vector<ProgramBuilder::ParameterOutput> outputs{{.argument = DNNL_ARG_DIFF_WEIGHTS,
                                                           .parameter = parameters_[0],
                                                           .desc = pd.diff_weights_desc()}};
@@ -181,11 +191,11 @@ class Conv2dLowering final : public Lowering {
         {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, gradient}}, outputs);
   }
 
-  void emit_weight_product(ProgramBuilder& builder, const WeightProduct& product) {
+  void emit_weight_product(ProgramBuilder& builder, const StepOp& op,
+                           const WeightProduct& product) {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.input_for_backward(op_.input, source_, product.source, name);
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), product.gradient, "gradient of " + name);
+    const Tensor source = source_in(builder, op, product.source);
+    const Tensor gradient = arrived(builder, op, product.gradient);
     const Tensor patches =
         emit_patches(builder, source, product.patches,
                      {.places = dims_of(product.gradient), .window = product.window});
@@ -215,22 +225,21 @@ class Conv2dLowering final : public Lowering {
     return patches;
   }
 
-  void emit_data_gradient(ProgramBuilder& builder, const BackwardData::primitive_desc& pd) {
+  void emit_data_gradient(ProgramBuilder& builder, const StepOp& op,
+                          const BackwardData::primitive_desc& pd) {
     const std::string& name = op_.options.name;
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), pd.diff_dst_desc(), "gradient of " + name);
+    const Tensor gradient = arrived(builder, op, pd.diff_dst_desc());
     const Tensor weight = builder.parameter(parameters_[0], pd.weights_desc(), name);
     const Tensor target = builder.make(pd.diff_src_desc());
     builder.emit(
         "data gradient of convolution " + name, BackwardData(pd), pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
-    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+    builder.set_value(*op.results[0], target);
   }
 
-  void emit_data_product(ProgramBuilder& builder, const DataProduct& product) {
+  void emit_data_product(ProgramBuilder& builder, const StepOp& op, const DataProduct& product) {
     const std::string& name = op_.options.name;
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), product.gradient, "gradient of " + name);
+    const Tensor gradient = arrived(builder, op, product.gradient);
     const Tensor weight = builder.parameter(parameters_[0], product.weight, name);
     const bool skips = product.window.stride > 1;
     const Tensor patches =
@@ -251,7 +260,7 @@ class Conv2dLowering final : public Lowering {
                                                  dims_of(product.gradient), product.window),
                    {result, target});
     }
-    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+    builder.set_value(*op.results[0], target);
   }
 
   static Tensor emit_turned(ProgramBuilder& builder, const Tensor& weight,
@@ -267,6 +276,7 @@ class Conv2dLowering final : public Lowering {
   std::vector<ParameterId> parameters_;
   Forward::primitive_desc forward_;
   Tensor source_;
+  bool copied_ = false;  ///< the source is a copy of the input
 };
 
 }  // namespace

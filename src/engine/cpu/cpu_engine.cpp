@@ -16,14 +16,12 @@ namespace cpu {
 namespace {
 
 /// Each parameter's format in the arenas.
-std::vector<Desc> arena_formats(const Graph& graph, const GraphAnalysis& analysis,
-                                const WeightFormatOptions& options) {
+std::vector<Desc> arena_formats(const Graph& graph, const WeightFormatOptions& options) {
   std::vector<Desc> formats;
   for (const Parameter& parameter : graph.parameters()) formats.push_back(plain(parameter.shape));
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const Node& node = graph.nodes()[id];
-    const LoweringContext context{
-        .graph = graph, .analysis = analysis, .id = static_cast<ValueId>(id)};
+    const LoweringContext context{.graph = graph, .id = static_cast<ValueId>(id)};
     std::visit(
         [&](const auto& op) {
           using T = std::decay_t<decltype(op)>;
@@ -64,13 +62,12 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices, bool
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
   const int threads = engine_threads(options.threads);
-  omp_set_num_threads(threads);  // formats may depend on the number of threads
-  GraphAnalysis analysis = analyse(graph);
-  if (!options.recompute) analysis.recomputable.assign(graph.nodes().size(), false);
+  omp_set_num_threads(threads);             // formats may depend on the number of threads
+  static_cast<void>(forward_steps(graph));  // fails if the graph is not complete
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     std::vector<Desc> formats =
-        arena_formats(graph, analysis, {.engine = engine, .activations = activations});
+        arena_formats(graph, {.engine = engine, .activations = activations});
     std::vector<ParameterFormat> offsets;
     offsets.reserve(formats.size());
     for (const Desc& format : formats) {
@@ -80,14 +77,14 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
     ParameterArena arena(
         graph,
         {.formats = std::move(offsets),
-         .ready = analysis.ready,
+         .ready = gradient_order(graph),
          .tail_size = options.tail_size,
          .units = options.units},
         [&](std::size_t count, ParameterArena::Use) { return memory.allocate(count); });
     return std::make_shared<EngineState>(
         EngineState{.graph = graph,
-                    .analysis = std::move(analysis),
                     .threads = threads,
+                    .recomputes = options.recompute,
                     .activations = activations,
                     .convolutions = options.convolutions,
                     .sum_over_ranks = options.sum_over_ranks,

@@ -31,8 +31,12 @@ CpuProgram::~CpuProgram() {
 }
 
 void CpuProgram::lower_all() {
-  ProgramBuilder builder(*state_, statistics_, call_.labels, options_);
   const Graph& graph = graph_of(options_, state_->graph);
+  const StepGraph steps = make_steps(graph, options_, state_->arena,
+                                     {.fusions = {.relu_takes_sums = true},
+                                      .recomputes = state_->recomputes,
+                                      .awaits_units = true});
+  ProgramBuilder builder(*state_, statistics_, call_.labels, steps, options_);
 
   // Always a copy: a batch is only valid during forward, and backward may need the images.
   const Tensor source = builder.fixed(plain(builder.batch_shape(graph.input())), nullptr);
@@ -46,27 +50,29 @@ void CpuProgram::lower_all() {
       statistics_.statistics.load(state_->running_statistics.span(), statistics_.block.span());
     });
   }
-  GraphLowering<ProgramBuilder> nodes(graph, state_->analysis);
-  nodes.forward(builder);
-  const ValueId logits_id = graph_loss_.logits;
-  const Desc logits_desc = plain(builder.batch_shape(logits_id));
-  const Tensor logits = builder.in_format(builder.value(logits_id), logits_desc, "logits");
-  builder.emit("loss", logits, [this](void* values) {
-    loss_.forward(static_cast<const float*>(values), call_.labels, call_.samples);
-  });
-
-  if (options_.training) {
-    builder.emit("statistics to the host", {},
-                 [this](void*) { statistics_.statistics.publish(statistics_.block.span()); });
-    builder.begin_backward();
-    const Tensor gradient = builder.make(logits_desc);
-    builder.emit("gradient of the loss", gradient, [this](void* values) {
-      loss_.backward(call_.loss_scale, static_cast<float*>(values));
-    });
-    builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive, "the loss");
-    nodes.backward(builder);
-    builder.end_backward();
-  }
+  const Desc logits_desc = plain(builder.batch_shape(graph_loss_.logits));
+  builder.lower({.forward =
+                     [&](const StepOp& op) {
+                       const Tensor logits =
+                           builder.in_format(builder.value(op.inputs[0]), logits_desc, "logits");
+                       builder.emit("loss", logits, [this](void* values) {
+                         loss_.forward(static_cast<const float*>(values), call_.labels,
+                                       call_.samples);
+                       });
+                       if (!options_.training) return;
+                       builder.emit("statistics to the host", {}, [this](void*) {
+                         statistics_.statistics.publish(statistics_.block.span());
+                       });
+                     },
+                 .backward =
+                     [&](const StepOp& op) {
+                       builder.begin_backward();
+                       const Tensor gradient = builder.make(logits_desc);
+                       builder.emit("gradient of the loss", gradient, [this](void* values) {
+                         loss_.backward(call_.loss_scale, static_cast<float*>(values));
+                       });
+                       builder.set_value(*op.output, gradient);
+                     }});
   forward_ = builder.take_forward();
   backward_ = builder.take_backward();
   buffers_ = builder.take_buffers();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../graph_analysis.hpp"
 #include "activation_pool.hpp"
 #include "cpu_memory.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
@@ -18,8 +17,8 @@ namespace lockstep::cpu {
 /// State shared by an engine and its programs; it lives as long as the last of them.
 struct EngineState {
   Graph graph;
-  GraphAnalysis analysis;
   int threads;
+  bool recomputes;       ///< backward computes cheap ops again
   DataType activations;  ///< of values, their gradients and the working copies of weights
   ConvolutionChoices convolutions;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only

@@ -6,38 +6,34 @@ namespace {
 /// Plain NCHW viewed as (N, CHW): a reorder if the input is blocked, else no work.
 class FlattenLowering final : public Lowering {
  public:
-  FlattenLowering(const Flatten& op, const LoweringContext& context) : op_(op), id_(context.id) {}
+  explicit FlattenLowering(const Flatten& op) : input_(op.input) {}
 
-  void forward(ProgramBuilder& builder) override {
-    const Desc image = plain(builder.batch_shape(op_.input), builder.activations());
-    const Tensor source = builder.in_format(builder.value(op_.input), image, "input of flatten");
-    builder.set_value(id_,
-                      builder.view(source, plain(builder.batch_shape(id_), builder.activations())));
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor source =
+        builder.in_format(builder.value(op.inputs[0]), image(builder), "input of flatten");
+    builder.set_value(*op.output, builder.view(source, flat(builder, op)));
   }
-
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(op_.input)) return;
-    const Tensor gradient = builder.in_format(
-        builder.gradient(id_), plain(builder.batch_shape(id_), builder.activations()),
-        "gradient of flatten");
-    // A view of an exclusive gradient is exclusive too.
-    const auto ownership = builder.gradient_is_exclusive(id_) ? ProgramBuilder::Ownership::exclusive
-                                                              : ProgramBuilder::Ownership::shared;
-    builder.contribute(
-        op_.input,
-        builder.view(gradient, plain(builder.batch_shape(op_.input), builder.activations())),
-        ownership, "flatten");
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor gradient =
+        builder.in_format(builder.value(op.arrived[0]), flat(builder, op), "gradient of flatten");
+    builder.set_value(*op.results[0], builder.view(gradient, image(builder)));
   }
 
  private:
-  Flatten op_;
-  ValueId id_;
+  [[nodiscard]] Desc image(const ProgramBuilder& builder) const {
+    return plain(builder.batch_shape(input_), builder.activations());
+  }
+  [[nodiscard]] static Desc flat(const ProgramBuilder& builder, const StepOp& op) {
+    return plain(builder.batch_shape(op.node), builder.activations());
+  }
+
+  ValueId input_;
 };
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context) {
-  return std::make_unique<FlattenLowering>(op, context);
+std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& /*context*/) {
+  return std::make_unique<FlattenLowering>(op);
 }
 
 }  // namespace lockstep::cpu

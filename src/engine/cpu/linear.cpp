@@ -2,6 +2,7 @@
 #include "lowering.hpp"
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 namespace lockstep::cpu {
@@ -99,14 +100,16 @@ class LinearLowering final : public Lowering {
   LinearLowering(const Linear& op, const LoweringContext& context)
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
-  void forward(ProgramBuilder& builder) override {
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
     const InnerProduct product(
         op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     const std::string& name = op_.options.name;
-    source_ = builder.in_format(builder.value(op_.input), product.source(), "input of " + name);
+    const Tensor value = builder.value(op.inputs[0]);
+    source_ = builder.in_format(value, product.source(), "input of " + name);
+    copied_ = source_.buffer != value.buffer;
     const Tensor bias = builder.parameter(parameters_[1], product.bias(), name);
     const Tensor target = builder.make(product.target());
-    builder.set_value(context_.id, target);
+    builder.set_value(*op.output, target);
     if (!builder.training() && builder.activations() == DataType::f32) {
       const Tensor weight = builder.parameter(parameters_[0], product.plain_weight(), name);
       builder.emit(std::make_unique<LinearStep>("inner product " + name,
@@ -127,33 +130,35 @@ class LinearLowering final : public Lowering {
                   {DNNL_ARG_DST, target}});
   }
 
-  void backward(ProgramBuilder& builder) override {
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const InnerProduct product(
         op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     const std::string& name = op_.options.name;
-    const Tensor gradient = builder.in_format(builder.gradient(context_.id),
-                                              product.target_gradient(), "gradient of " + name);
-    if (!builder.skip_if_frozen(parameters_)) emit_weight_gradient(builder, product, gradient);
-    if (!builder.needs_gradient(op_.input)) return;
-
+    if (!gradient_) {
+      gradient_ = builder.in_format(builder.value(op.arrived[0]), product.target_gradient(),
+                                    "gradient of " + name);
+    }
+    if (op.gradient.of_parameters) return emit_weight_gradient(builder, op, product);
     const auto data_pd = product.backward_data(forward_, builder.engine());
     const Tensor weight = builder.parameter(parameters_[0], data_pd.weights_desc(), name);
     const Tensor target = builder.make(product.source());
     builder.emit(
         "data gradient of inner product " + name, BackwardData(data_pd), data_pd.scratchpad_desc(),
-        {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
-    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+        {{DNNL_ARG_DIFF_DST, *gradient_}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
+    builder.set_value(*op.results[0], target);
   }
 
  private:
-  void emit_weight_gradient(ProgramBuilder& builder, const InnerProduct& product,
-                            const Tensor& gradient) {
+  void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op,
+                            const InnerProduct& product) {
     const std::string& name = op_.options.name;
     const auto weights_pd = product.backward_weights(forward_, builder.engine());
-    const Tensor source = builder.input_for_backward(op_.input, source_, product.source(), name);
+    const Tensor source = copied_ ? source_
+                                  : builder.in_format(builder.value(op.inputs[0]), product.source(),
+                                                      "input of " + name);
     builder.emit_parameter_gradients("weight gradient of inner product " + name,
                                      BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
-                                     {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, gradient}},
+                                     {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, *gradient_}},
                                      {{.argument = DNNL_ARG_DIFF_WEIGHTS,
                                        .parameter = parameters_[0],
                                        .desc = weights_pd.diff_weights_desc()},
@@ -167,6 +172,8 @@ class LinearLowering final : public Lowering {
   std::vector<ParameterId> parameters_;
   Forward::primitive_desc forward_;
   Tensor source_;
+  bool copied_ = false;             ///< the source is a copy of the input
+  std::optional<Tensor> gradient_;  ///< of the output, as both parts of backward read it
 };
 
 }  // namespace

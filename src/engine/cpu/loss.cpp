@@ -16,8 +16,8 @@ std::size_t size_of(std::int64_t extent) {
 
 BinaryCrossEntropyTerms binary_terms(const GraphLoss& loss) {
   return {.classes = loss.classes,
-          .label_smoothing = loss.label_smoothing,
-          .target_threshold = loss.target_threshold};
+          .label_smoothing = loss.rule.label_smoothing,
+          .target_threshold = loss.rule.target_threshold};
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ void Loss::forward_sample(std::int64_t sample) {
   const SampleTarget& target = targets_[n];
   assert(target.label >= 0 && target.label < loss_.classes);
   ranks_[n] = label_rank({row, classes}, target.heavier());
-  if (loss_.kind == LossKind::bce) {
+  if (loss_.rule.kind == LossKind::bce) {
     binary_loss(n);
   } else {
     softmax_loss(n, *std::max_element(row, row + classes));
@@ -68,7 +68,7 @@ void Loss::softmax_loss(std::size_t n, float largest) {
   const double log_sum = std::log(sum);
   const auto gap = [&](std::int32_t k) { return double{row[size_of(k)]} - double{largest}; };
   const double label_gap = targets_[n].mean(gap(targets_[n].label), gap(targets_[n].partner));
-  const double smoothing = loss_.label_smoothing;
+  const double smoothing = loss_.rule.label_smoothing;
   log_sums_[n] = log_sum + double{largest};
   losses_[n] = log_sum - (1 - smoothing) * label_gap - smoothing * mean_gap;
   if (smoothing == 0) losses_[n] = log_sum - label_gap;
@@ -91,7 +91,7 @@ void Loss::backward(float scale, float* gradient) const {
   for (std::int64_t sample = 0; sample < samples_; ++sample) {
     const std::size_t n = size_of(sample);
     const std::span out(gradient + sample * loss_.classes, size_of(loss_.classes));
-    if (loss_.kind == LossKind::bce) {
+    if (loss_.rule.kind == LossKind::bce) {
       binary_gradient(n, scale, out);
     } else {
       softmax_gradient(n, scale, out);
@@ -101,7 +101,7 @@ void Loss::backward(float scale, float* gradient) const {
 
 void Loss::softmax_gradient(std::size_t n, float scale, std::span<float> out) const {
   const float* row = logits_.data() + n * out.size();
-  const double smoothing = loss_.label_smoothing;
+  const double smoothing = loss_.rule.label_smoothing;
   const double off_target = smoothing / static_cast<double>(out.size());
   for (std::size_t k = 0; k < out.size(); ++k) {
     const double target =

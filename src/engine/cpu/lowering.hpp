@@ -12,8 +12,7 @@ namespace lockstep::cpu {
 using Lowering = lockstep::Lowering<ProgramBuilder>;
 using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
 
-// One overload per op, each in the op's own file; a missing one is a compile error. Null: another
-// node computes the op.
+// One overload per op, each in the op's own file; a missing one is a compile error.
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context);
@@ -24,10 +23,6 @@ using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
                                               const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context);
-
-/// The gradient of a ReLU's input, given its output and its output's gradient. The tensor has no
-/// other reader.
-[[nodiscard]] Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu);
 
 /// The format of a weight in the arenas: that of its gradient primitive at a nominal batch size, so
 /// that all programs of an engine agree.

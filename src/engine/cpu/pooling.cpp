@@ -12,7 +12,6 @@ namespace {
 struct PoolingOptions {
   dnnl::algorithm algorithm;
   std::string name;
-  ValueId input;
   PoolingWindow window;
 };
 
@@ -21,16 +20,17 @@ using Backward = dnnl::pooling_backward;
 
 class PoolingLowering final : public Lowering {
  public:
-  PoolingLowering(PoolingOptions options, ValueId id) : options_(std::move(options)), id_(id) {}
+  explicit PoolingLowering(PoolingOptions options) : options_(std::move(options)) {}
 
-  void forward(ProgramBuilder& builder) override {
-    const Tensor source = builder.value(options_.input);
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor source = builder.value(op.inputs[0]);
+    source_ = source.desc();
     forward_ = checked(options_.name, [&] {
       return with_pooling_window(options_.window, [&](const auto&... window) {
-        return primitive_desc<Forward>(builder.engine(), ProgramBuilder::attributes(),
-                                       builder.forward_kind(), options_.algorithm, source.desc(),
-                                       any_layout(builder.batch_shape(id_), builder.activations()),
-                                       window...);
+        return primitive_desc<Forward>(
+            builder.engine(), ProgramBuilder::attributes(), builder.forward_kind(),
+            options_.algorithm, source.desc(),
+            any_layout(builder.batch_shape(op.node), builder.activations()), window...);
       });
     });
     const Tensor target = builder.make(forward_.dst_desc());
@@ -40,32 +40,31 @@ class PoolingLowering final : public Lowering {
       arguments.emplace_back(DNNL_ARG_WORKSPACE, *workspace_);
     }
     builder.emit(options_.name, Forward(forward_), forward_.scratchpad_desc(), arguments);
-    builder.set_value(id_, target);
+    builder.set_value(*op.output, target);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(options_.input)) return;
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const std::string name = "gradient of " + options_.name;
-    const Desc source = builder.format(options_.input);
     const auto pd = checked(name, [&] {
       return with_pooling_window(options_.window, [&](const auto&... window) {
         return backward_primitive_desc<Backward>(builder.engine(), ProgramBuilder::attributes(),
-                                                 forward_, options_.algorithm, source,
+                                                 forward_, options_.algorithm, source_,
                                                  forward_.dst_desc(), window...);
       });
     });
-    const Tensor gradient = builder.in_format(builder.gradient(id_), pd.diff_dst_desc(), name);
+    const Tensor gradient =
+        builder.in_format(builder.value(op.arrived[0]), pd.diff_dst_desc(), name);
     const Tensor target = builder.make(pd.diff_src_desc());
     ProgramBuilder::Arguments arguments{{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, target}};
     if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, *workspace_);
     builder.emit(name, Backward(pd), pd.scratchpad_desc(), arguments);
-    builder.contribute(options_.input, target, ProgramBuilder::Ownership::exclusive, name);
+    builder.set_value(*op.results[0], target);
   }
 
  private:
   PoolingOptions options_;
-  ValueId id_;
   Forward::primitive_desc forward_;
+  Desc source_;
   std::optional<Tensor> workspace_;
 };
 
@@ -85,12 +84,10 @@ std::unique_ptr<Lowering> lower_windows(dnnl::algorithm algorithm, const std::st
   return std::make_unique<PoolingLowering>(
       PoolingOptions{.algorithm = algorithm,
                      .name = name + " (node " + std::to_string(context.id) + ")",
-                     .input = op.input,
                      .window = {.stride = {stride, stride},
                                 .kernel = {kernel, kernel},
                                 .padding = {padding, padding},
-                                .end_padding = {end_padding(1), end_padding(2)}}},
-      context.id);
+                                .end_padding = {end_padding(1), end_padding(2)}}});
 }
 
 }  // namespace
@@ -110,12 +107,10 @@ std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& 
   return std::make_unique<PoolingLowering>(
       PoolingOptions{.algorithm = dnnl::algorithm::pooling_avg_exclude_padding,
                      .name = "global average pooling (node " + std::to_string(context.id) + ")",
-                     .input = op.input,
                      .window = {.stride = {1, 1},
                                 .kernel = {input[1], input[2]},
                                 .padding = {0, 0},
-                                .end_padding = {0, 0}}},
-      context.id);
+                                .end_padding = {0, 0}}});
 }
 
 }  // namespace lockstep::cpu

@@ -1,26 +1,36 @@
 #include "program_builder.hpp"
 
+#include "lowering.hpp"
+
 #include <cassert>
 #include <optional>
 
 namespace lockstep::cpu {
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
-                               const BatchLabels& labels, const ProgramOptions& options)
-    : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
+                               const BatchLabels& labels, const StepGraph& steps,
+                               const ProgramOptions& options)
+    : GraphBuilder({.graph = graph_of(options, state.graph), .steps = steps, .arena = state.arena},
+                   options),
       state_(state),
-      graph_(graph_of(options, state.graph)),
       statistics_(statistics),
       labels_(labels),
-      values_(state.graph.nodes().size()),
-      recomputes_(state.graph.nodes().size()) {}
+      lowering_(graph(), steps) {}
+
+void ProgramBuilder::lower(const StepLowering<ProgramBuilder>::Losses& losses) {
+  lowering_.run(*this, losses);
+}
+
+void ProgramBuilder::lower_again(const StepOp& op) {
+  lowering_.of(op.node).forward(*this, op);
+}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 }
 
 Shape ProgramBuilder::batch_shape(ValueId value) const {
-  return graph_.nodes()[at(value)].output.with_batch(batch_size());
+  return graph().nodes()[at(value)].output.with_batch(batch_size());
 }
 
 dnnl::primitive_attr ProgramBuilder::attributes() {
@@ -68,56 +78,47 @@ Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const s
   return result;
 }
 
-Tensor ProgramBuilder::input_for_backward(ValueId input, const Tensor& forwards, const Desc& desc,
-                                          const std::string& name) {
-  const bool copied = forwards.desc() != format(input);
-  if (copied && forwards.desc() == desc) return forwards;
-  return in_format(value(input), desc, "input of " + name);
-}
-
 Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::string& name) {
   return in_format(master(id), desc, name);
 }
 
-bool ProgramBuilder::recomputes(ValueId id) const {
-  return training() && state_.analysis.recomputable[at(id)];
-}
-
-bool ProgramBuilder::overwritable_in_backward(ValueId id) const {
-  return state_.analysis.overwritable_in_backward[at(id)];
-}
-
-const Tensor& ProgramBuilder::value(ValueId id) {
-  assert(values_[at(id)].has_value());
-  if (lists().in_backward() && recomputes_[at(id)]) {
-    const Recompute again = std::exchange(recomputes_[at(id)], nullptr);
-    values_[at(id)] = again(*this);
+ArrivedGradient ProgramBuilder::arrived_gradient(const StepOp& op, const Desc& desc,
+                                                 const std::string& name) {
+  const StepValueId left = op.arrived[0];
+  const bool adds = op.arrived.size() == 2;
+  const bool fits = value(left).desc() == desc;
+  if (adds && fits) {
+    const StepValueId right = op.arrived[1];
+    const Tensor first = value(left);
+    const Tensor second = in_format(value(right), desc, name);
+    ArrivedGradient result{.first = first, .second = second, .target = {}};
+    if (second.buffer != value(right).buffer || overwritable(right)) {
+      result.target = second;
+    } else if (overwritable(left)) {
+      result.target = first;
+    }
+    return result;
   }
-  return *values_[at(id)];
+  const Tensor given = adds ? sum(left, op.arrived[1]) : value(left);
+  const Tensor first = in_format(given, desc, name);
+  ArrivedGradient result{.first = first, .second = {}, .target = {}};
+  if (adds || first.buffer != given.buffer || overwritable(left)) result.target = first;
+  return result;
 }
 
-Desc ProgramBuilder::format(ValueId id) const {
-  return values_[at(id)]->desc();
-}
-
-void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
-  values_[at(id)] = std::move(tensor);
-}
-
-void ProgramBuilder::set_value(ValueId id, Tensor tensor, Recompute again) {
-  set_value(id, std::move(tensor));
-  if (recomputes(id)) recomputes_[at(id)] = std::move(again);
-}
-
-void ProgramBuilder::emit_sum(ValueId /*id*/, const OpenSum& sum) {
-  emit(std::make_unique<AddStep>(AddStep::Operands{
-           .left = sum.left.memory, .right = sum.right.memory, .target = sum.target.memory}),
-       {sum.left, sum.right, sum.target});
-}
-
-std::optional<ProgramBuilder::OpenSum> ProgramBuilder::take_open_sum(ValueId id, const Desc& desc) {
-  if (left_addend(id).desc() != desc) return std::nullopt;
-  return GraphBuilder::take_open_sum(id);
+Tensor ProgramBuilder::sum(StepValueId left_id, StepValueId right_id) {
+  const Tensor left = value(left_id);
+  const Tensor right = in_format(value(right_id), left.desc(), "gradient");
+  Tensor target = left;
+  if (right.buffer != value(right_id).buffer || overwritable(right_id)) {
+    target = right;
+  } else if (!overwritable(left_id)) {
+    target = make(left.desc());
+  }
+  emit(std::make_unique<AddStep>(
+           AddStep::Operands{.left = left.memory, .right = right.memory, .target = target.memory}),
+       {left, right, target});
+  return target;
 }
 
 void ProgramBuilder::list(std::unique_ptr<Step> step, When when) {
@@ -225,7 +226,6 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
   for (std::size_t i = 0; i < addends.size(); ++i) {
     if (targets[i]) add_to_arena(name, addends[i], outputs[i].parameter);
   }
-  for (const ParameterOutput& output : outputs) complete(output.parameter);
 }
 
 void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
@@ -233,10 +233,7 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
                                               const std::vector<BufferedGradient>& outputs) {
   emit(std::move(step), touched);
   for (const BufferedGradient& output : outputs) {
-    if (is_frozen(output.parameter)) {
-      skip(output.parameter);
-      continue;
-    }
+    if (is_frozen(output.parameter)) continue;
     const Tensor arena = arena_gradient(output.parameter);
     const Tensor gradient = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
     const bool held = state_.arena.holds_gradients();
@@ -246,7 +243,6 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
                .left = arena.memory, .right = gradient.memory, .target = arena.memory}),
            When::accumulating);
     }
-    complete(output.parameter);
   }
 }
 

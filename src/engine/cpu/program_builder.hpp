@@ -2,6 +2,7 @@
 
 #include "../batch_labels.hpp"
 #include "../lowering/graph_builder.hpp"
+#include "../lowering/lowering.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
 #include "statistics.hpp"
@@ -38,13 +39,21 @@ struct ListedStep {
   }
 };
 
-/// Lowers a graph, op by op, to oneDNN's primitives and steps of our own. Tracks each value's
+/// The gradient that arrives at an op.
+struct ArrivedGradient {
+  Tensor first;
+  std::optional<Tensor> second;  ///< to be added
+  std::optional<Tensor> target;  ///< one of them, if the op may overwrite it
+};
+
+/// Lowers a step, op by op, to oneDNN's primitives and steps of our own. Tracks each value's
 /// tensor, and inserts reorders between formats.
 class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
  public:
   /// `labels`: of the batch that forward computes.
   ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const BatchLabels& labels,
-                 const ProgramOptions& options);
+                 const StepGraph& steps, const ProgramOptions& options);
+  void lower(const StepLowering<ProgramBuilder>::Losses& losses);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
@@ -64,26 +73,14 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
   /// The tensor in this format: itself, or a copy by a reorder step.
   [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
-  /// An op's input in this format, for its backward: forward's reordered copy if that fits, else
-  /// the value.
-  [[nodiscard]] Tensor input_for_backward(ValueId input, const Tensor& forwards, const Desc& desc,
-                                          const std::string& name);
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
 
-  // Values and their gradients.
-  /// Whether backward recomputes the value.
-  [[nodiscard]] bool recomputes(ValueId id) const;
-  /// The value's tensor; backward recomputes it if it was not kept.
-  [[nodiscard]] const Tensor& value(ValueId id);
-  [[nodiscard]] Desc format(ValueId id) const;
-  void set_value(ValueId id, Tensor tensor);
-  /// `again` emits the steps that recompute the value from other values when backward needs it.
-  using Recompute = std::function<Tensor(ProgramBuilder&)>;
-  void set_value(ValueId id, Tensor tensor, Recompute again);
-  /// Whether the backward of the value's only consumer may compute in place.
-  [[nodiscard]] bool overwritable_in_backward(ValueId id) const;
-  /// As GraphBuilder's if both operands have this format; else empty, and gradient() adds them.
-  [[nodiscard]] std::optional<OpenSum> take_open_sum(ValueId id, const Desc& desc);
+  // Gradients.
+  /// The gradient that arrives at an op, in this format. Two addends of other formats are added.
+  [[nodiscard]] ArrivedGradient arrived_gradient(const StepOp& op, const Desc& desc,
+                                                 const std::string& name);
+  /// The sum of two gradients.
+  [[nodiscard]] Tensor sum(StepValueId left, StepValueId right);
 
   // Steps.
   using Arguments = std::vector<std::pair<int, Tensor>>;
@@ -141,26 +138,17 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] DataType gathered_type(std::size_t unit) const;
 
   // GraphBuilder.
-  [[nodiscard]] Tensor in_format_of(const Tensor& other, const Tensor& tensor,
-                                    const std::string& name) override {
-    return in_format(tensor, other.desc(), name);
-  }
-  [[nodiscard]] Tensor make_gradient(ValueId /*id*/, const Tensor& other) override {
-    return make(other.desc());
-  }
-  void emit_sum(ValueId id, const OpenSum& sum) override;
+  void lower_again(const StepOp& op) override;
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
   void clear_gaps(std::size_t unit, const Tensor& gradients) override;
   [[nodiscard]] ListedStep exchange_step(std::string name, const Tensor& tensor,
                                          std::function<void(std::byte*)> run) override;
 
   EngineState& state_;
-  const Graph& graph_;  ///< its layers are those of the engine's graph, so the analysis holds
   StatisticsBlock& statistics_;
   const BatchLabels& labels_;
   PlacedBuffers placed_;
-  std::vector<std::optional<Tensor>> values_;
-  std::vector<Recompute> recomputes_;  ///< by value, until backward asks for it
+  StepLowering<ProgramBuilder> lowering_;
 };
 
 }  // namespace lockstep::cpu

@@ -39,8 +39,6 @@ DataType ProgramBuilder::gathered_type(std::size_t unit) const {
 Tensor ProgramBuilder::master(ParameterId id) {
   ParameterArena& arena = state_.arena;
   const bool held = arena.holds_parameters();
-  // Parameters that are held are already up to date in backward.
-  if (exchange() != nullptr && (!held || !lists().in_backward())) enter(arena.unit_of(id));
   const Desc format =
       *in_type(state_.formats[static_cast<std::size_t>(id)], gathered_type(arena.unit_of(id)));
   if (held) return fixed(format, arena.parameter(id));

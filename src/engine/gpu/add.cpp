@@ -6,23 +6,20 @@ namespace {
 /// An addition that is not fused into a norm, with its fused ReLU, if any.
 class AddLowering final : public Lowering {
  public:
-  AddLowering(const Add& op, const LoweringContext& context)
-      : op_(op), id_(context.id), output_(context.analysis.output_of(context.id)) {}
-
-  void forward(ProgramBuilder& builder) override {
-    const Tensor left = builder.value(op_.left);
-    const Tensor right = builder.value(op_.right);
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor left = builder.value(op.inputs[0]);
+    const Tensor right = builder.value(op.inputs[1]);
     Tensor target;
-    if (builder.overwritable(op_.left)) {
+    if (builder.overwritable(op.inputs[0])) {
       target = left;
-    } else if (builder.overwritable(op_.right)) {
+    } else if (builder.overwritable(op.inputs[1])) {
       target = right;
     } else {
-      target = builder.make_like(id_);
+      target = builder.make_like(op.node);
     }
-    const std::size_t values = builder.extent(id_).values();
+    const std::size_t values = builder.extent(op.node).values();
     builder.emit("add", {left, right, target},
-                 [left, right, target, values, relu = output_ != id_,
+                 [left, right, target, values, relu = op.fused.relu.has_value(),
                   type = builder.type()](const LaunchContext& context) {
                    add(context.stream(), type, context.at(left), context.at(right),
                        context.at(target), values);
@@ -31,29 +28,15 @@ class AddLowering final : public Lowering {
                                   values);
                    }
                  });
-    builder.set_value(output_, target);
+    builder.set_value(*op.output, target);
   }
-
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(id_)) return;
-    const Tensor gradient =
-        output_ != id_ ? emit_relu_backward(builder, output_) : builder.gradient(id_);
-    // Both operands' gradients are this tensor, so neither may be added to in place.
-    builder.contribute(op_.left, gradient, ProgramBuilder::Ownership::shared);
-    builder.contribute(op_.right, gradient, ProgramBuilder::Ownership::shared);
-  }
-
- private:
-  Add op_;
-  ValueId id_;
-  ValueId output_;
+  void gradient(ProgramBuilder& /*builder*/, const StepOp& /*op*/) override {}  // there is none
 };
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
-  if (context.fused_away()) return nullptr;
-  return std::make_unique<AddLowering>(op, context);
+std::unique_ptr<Lowering> lower(const Add& /*op*/, const LoweringContext& /*context*/) {
+  return std::make_unique<AddLowering>();
 }
 
 }  // namespace lockstep::gpu

@@ -28,7 +28,7 @@ class ConvolutionLowering final : public Lowering {
         makes_logits_(ends_in_linear(context.graph) &&
                       id_ + 2 == std::ssize(context.graph.nodes())) {}
 
-  void forward(ProgramBuilder& builder) override {
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
     const Extent in = builder.extent(options_.input);
     const Extent out = builder.extent(id_);
     const ConvolutionShape unpadded{.batch = in.batch,
@@ -51,8 +51,8 @@ class ConvolutionLowering final : public Lowering {
       backward_ = library.make(shape, {.backward_data = builder.needs_gradient(options_.input),
                                        .backward_weights = true});
     }
-    input_ = gather_ ? emit_gather(builder) : builder.value(options_.input);
-    Tensor x = input_;
+    Tensor x = builder.value(op.inputs[0]);
+    if (gather_) x = gathered_ = emit_gather(builder, x);
     Address weight = gather_ ? emit_filters(builder) : builder.working(parameters_[0]);
     if (is_wide) {
       x = emit_widening(builder, "input", {.tensor = x}, in.values()).tensor;
@@ -75,14 +75,17 @@ class ConvolutionLowering final : public Lowering {
                               context.at(y));
                    });
     }
-    builder.set_value(id_, y);
+    builder.set_value(*op.output, y);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    const Tensor dy = builder.gradient(id_);
-    emit_weight_gradient(builder, dy);
-    if (options_.bias) emit_bias_gradient(builder, dy);
-    if (!builder.needs_gradient(options_.input)) return;
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor dy = builder.value(op.arrived[0]);
+    if (op.gradient.of_parameters) {
+      const Tensor x = gather_ ? gathered_ : builder.value(op.inputs[0]);
+      if (!builder.is_frozen(parameters_[0])) emit_weight_gradient(builder, x, dy);
+      if (options_.bias && !builder.is_frozen(parameters_[1])) emit_bias_gradient(builder, dy);
+      return;
+    }
     const Tensor dx = builder.make_like(options_.input);
     const Tensor workspace = builder.make(backward_->workspace_bytes());
     const Address weight = builder.working(parameters_[0]);
@@ -92,7 +95,7 @@ class ConvolutionLowering final : public Lowering {
           convolution->backward_data(context.at(dy), context.at(weight), context.at(dx),
                                      context.at(workspace));
         });
-    builder.contribute(options_.input, dx, ProgramBuilder::Ownership::exclusive);
+    builder.set_value(*op.results[0], dx);
   }
 
  private:
@@ -108,8 +111,7 @@ class ConvolutionLowering final : public Lowering {
     return {.tensor = wide};
   }
 
-  [[nodiscard]] Tensor emit_gather(ProgramBuilder& builder) const {
-    const Tensor images = builder.value(options_.input);
+  [[nodiscard]] Tensor emit_gather(ProgramBuilder& builder, Tensor images) const {
     const Tensor gathered = builder.make(static_cast<std::size_t>(gather_->gathered_values()) *
                                          size_of(builder.type()));
     builder.emit(
@@ -132,13 +134,11 @@ class ConvolutionLowering final : public Lowering {
     return {.tensor = gathered};
   }
 
-  void emit_weight_gradient(ProgramBuilder& builder, Tensor dy) {
-    if (builder.is_frozen(parameters_[0])) return builder.skip(parameters_[0]);
+  void emit_weight_gradient(ProgramBuilder& builder, Tensor x, Tensor dy) {
     const ParameterArena& arena = builder.state().arena;
     const DataType type = builder.type();
     const std::size_t size = gather_ ? static_cast<std::size_t>(gather_->gathered_filter_values())
                                      : arena.size_of(parameters_[0]);
-    const Tensor x = input_;
     const Tensor workspace = builder.make(backward_->workspace_bytes());
     const Tensor scratch = builder.make(size * size_of(type));
     const std::string name = "weight gradient of " + options_.name;
@@ -165,12 +165,10 @@ class ConvolutionLowering final : public Lowering {
           } else if (!direct) {
             add(context.stream(), DataType::f32, target, dw, target, size);
           }
-        },
-        {parameters_[0]});
+        });
   }
 
   void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
-    if (builder.is_frozen(parameters_[1])) return builder.skip(parameters_[1]);
     const Matrix extent = builder.extent(id_).matrix();
     const Tensor workspace = builder.make(reduction_workspace(extent));
     const Tensor scratch = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));
@@ -186,8 +184,7 @@ class ConvolutionLowering final : public Lowering {
                      add(context.stream(), DataType::f32, target, sums, target,
                          static_cast<std::size_t>(extent.padded));
                    }
-                 },
-                 {parameters_[1]});
+                 });
   }
 
   Options options_;
@@ -197,7 +194,7 @@ class ConvolutionLowering final : public Lowering {
   std::shared_ptr<Convolution> forward_;
   std::shared_ptr<Convolution> backward_;  ///< null in inference
   std::optional<ColumnGather> gather_;
-  Tensor input_;  ///< of the convolution: the op's, or its gathered columns
+  Tensor gathered_;  ///< columns, if gather_
 };
 
 }  // namespace

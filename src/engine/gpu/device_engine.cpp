@@ -5,7 +5,7 @@
 #include "device_stopwatch.hpp"
 #include "device_timeline.hpp"
 #include "lockstep/core/error.hpp"
-#include "pooled_norm.hpp"
+#include "lockstep/step/step_graph.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -17,17 +17,10 @@ namespace {
 std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Graph& graph,
                                         const DeviceEngineOptions& options) {
   const DataType type = storage_of(options.precision);
-  GraphAnalysis analysis = analyse(graph);
-  // A norm cannot compute another one's parameter gradients if parameters are available only during
-  // their own unit's steps.
-  const UnitOptions& units = options.units;
-  if (!units.holds_parameters || !units.holds_gradients) {
-    std::ranges::fill(analysis.added_to, std::nullopt);
-  }
-  fuse_pools(graph, analysis);
+  static_cast<void>(forward_steps(graph));  // fails if the graph is not complete
   ParameterArena arena = make_parameter_arena(
       device, graph,
-      {.ready = analysis.ready, .tail_size = options.tail_size, .units = options.units});
+      {.ready = gradient_order(graph), .tail_size = options.tail_size, .units = options.units});
   WorkingParameters working(*device, arena, type);
   InputQueue input(*device, graph.image().channels,
                    options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);
@@ -35,7 +28,6 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
                   .graph = graph,
-                  .analysis = std::move(analysis),
                   .type = type,
                   .tf32 = options.precision == Precision::tf32,
                   .gpu = options.gpu,

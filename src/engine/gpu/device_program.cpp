@@ -1,5 +1,6 @@
 #include "device_program.hpp"
 
+#include "kernels/pooled_norm.hpp"
 #include "lockstep/core/error.hpp"
 #include "lowering.hpp"
 
@@ -12,8 +13,8 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size) {
   return {.batch = batch_size,
           .classes = loss.classes,
           .padded = padded_channels(loss.classes),
-          .label_smoothing = loss.label_smoothing,
-          .target_threshold = loss.target_threshold};
+          .label_smoothing = loss.rule.label_smoothing,
+          .target_threshold = loss.rule.target_threshold};
 }
 
 }  // namespace
@@ -49,8 +50,16 @@ DeviceProgram::~DeviceProgram() {
 }
 
 void DeviceProgram::lower_all() {
-  ProgramBuilder builder(*state_, statistics_, options_);
   const Graph& graph = graph_of(options_, state_->graph);
+  // A norm cannot compute another one's parameter gradients if parameters are available only during
+  // their own unit's steps.
+  const ParameterArena& arena = state_->arena;
+  const Fusions fusions{.pairs_norms = arena.holds_parameters() && arena.holds_gradients(),
+                        .pools = [](const PoolOptions& options) {
+                          return pools_with_norm(options.kernel, options.stride, options.padding);
+                        }};
+  const StepGraph steps = make_steps(graph, options_, arena, {.fusions = fusions});
+  ProgramBuilder builder(*state_, statistics_, steps, options_);
   const DataType type = state_->type;
 
   image_ = builder.extent(graph.input()).image();
@@ -68,37 +77,37 @@ void DeviceProgram::lower_all() {
     }
   });
   builder.set_value(graph.input(), input);
-  builder.begin_forward();
   builder.emit("weights in the type of values", {}, [this](const LaunchContext& context) {
     state_->working.refresh(context.device, state_->arena);
   });
-  GraphLowering<ProgramBuilder> nodes(graph, state_->analysis);
-  nodes.forward(builder);
-  const ValueId logits_id = graph_loss_.logits;
-  const Tensor logits = builder.value(logits_id);
   const DataType logits_type = ends_in_linear(graph) ? DataType::f32 : type;
-  const bool binary = graph_loss_.kind == LossKind::bce;
+  const bool binary = graph_loss_.rule.kind == LossKind::bce;
   const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
-  builder.emit("loss", {logits},
-               [this, logits, logits_type, forward](const LaunchContext& context) {
-                 forward(context.stream(), logits_type, loss_.extent(), context.at(logits),
-                         context.labels, context.samples, loss_.outputs());
-                 loss_.fetch(context.device);
-                 if (options_.training) statistics_.fetch(context.device);
-               });
-  if (options_.training) {
-    builder.begin_backward();
-    const Tensor gradient = builder.make_like(logits_id);
-    const auto backward = binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
-    builder.emit("gradient of the loss", {gradient},
-                 [this, gradient, type, backward](const LaunchContext& context) {
-                   backward(context.stream(), type, loss_.extent(), loss_.outputs(), context.labels,
-                            loss_.scale(), context.at(gradient));
-                 });
-    builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
-    nodes.backward(builder);
-    builder.end_backward();
-  }
+  const auto backward = binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
+  builder.lower(
+      {.forward =
+           [&](const StepOp& op) {
+             const Tensor logits = builder.value(op.inputs[0]);
+             builder.emit("loss", {logits},
+                          [this, logits, logits_type, forward](const LaunchContext& context) {
+                            forward(context.stream(), logits_type, loss_.extent(),
+                                    context.at(logits), context.labels, context.samples,
+                                    loss_.outputs());
+                            loss_.fetch(context.device);
+                            if (options_.training) statistics_.fetch(context.device);
+                          });
+           },
+       .backward =
+           [&](const StepOp& op) {
+             builder.begin_backward();
+             const Tensor gradient = builder.make_like(graph_loss_.logits);
+             builder.emit("gradient of the loss", {gradient},
+                          [this, gradient, type, backward](const LaunchContext& context) {
+                            backward(context.stream(), type, loss_.extent(), loss_.outputs(),
+                                     context.labels, loss_.scale(), context.at(gradient));
+                          });
+             builder.set_value(*op.output, gradient);
+           }});
   lists_ = builder.take();
   Device& device = *state_->device;
   forward_.emplace(device, std::span(lists_.forward).subspan(1), state_->records);

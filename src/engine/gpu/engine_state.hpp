@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../graph_analysis.hpp"
 #include "device.hpp"
 #include "device_arena.hpp"
 #include "input_queue.hpp"
@@ -19,7 +18,6 @@ class DeviceTimeline;
 struct EngineState {
   std::shared_ptr<Device> device;  ///< first, because later members are in its memory
   Graph graph;
-  GraphAnalysis analysis;
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
   GpuClass gpu;         ///< of the device

@@ -6,54 +6,44 @@ namespace {
 /// A single pixel is already flat; otherwise values are reordered to PyTorch's (C, H, W).
 class FlattenLowering final : public Lowering {
  public:
-  FlattenLowering(const Flatten& op, const LoweringContext& context) : op_(op), id_(context.id) {}
+  explicit FlattenLowering(const Flatten& op) : input_(op.input) {}
 
-  void forward(ProgramBuilder& builder) override {
-    const Extent in = builder.extent(op_.input);
-    const Tensor x = builder.value(op_.input);
-    if (in.height * in.width == 1) {
-      builder.set_value(id_, x);
-      return;
-    }
-    const Tensor y = builder.make_like(id_);
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Extent in = builder.extent(input_);
+    const Tensor x = builder.value(op.inputs[0]);
+    if (in.height * in.width == 1) return builder.set_value(*op.output, x);
+    const Tensor y = builder.make_like(op.node);
     builder.emit("flatten", {x, y},
-                 [x, y, in, padded = builder.extent(id_).padded,
+                 [x, y, in, padded = builder.extent(op.node).padded,
                   type = builder.type()](const LaunchContext& context) {
                    flatten_forward(context.stream(), type, in.image(), padded, context.at(x),
                                    context.at(y));
                  });
-    builder.set_value(id_, y);
+    builder.set_value(*op.output, y);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(op_.input)) return;
-    const Extent in = builder.extent(op_.input);
-    const Tensor dy = builder.gradient(id_);
-    if (in.height * in.width == 1) {
-      builder.contribute(op_.input, dy,
-                         builder.gradient_is_exclusive(id_) ? ProgramBuilder::Ownership::exclusive
-                                                            : ProgramBuilder::Ownership::shared);
-      return;
-    }
-    const Tensor dx = builder.make_like(op_.input);
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    const Extent in = builder.extent(input_);
+    const Tensor dy = builder.value(op.arrived[0]);
+    if (in.height * in.width == 1) return builder.set_value(*op.results[0], dy);
+    const Tensor dx = builder.make_like(input_);
     builder.emit("gradient of flatten", {dy, dx},
-                 [dy, dx, in, padded = builder.extent(id_).padded,
+                 [dy, dx, in, padded = builder.extent(op.node).padded,
                   type = builder.type()](const LaunchContext& context) {
                    flatten_backward(context.stream(), type, in.image(), padded, context.at(dy),
                                     context.at(dx));
                  });
-    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+    builder.set_value(*op.results[0], dx);
   }
 
  private:
-  Flatten op_;
-  ValueId id_;
+  ValueId input_;
 };
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context) {
-  return std::make_unique<FlattenLowering>(op, context);
+std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& /*context*/) {
+  return std::make_unique<FlattenLowering>(op);
 }
 
 }  // namespace lockstep::gpu

@@ -6,12 +6,8 @@
 
 namespace lockstep::gpu {
 
-/// Fuses max pools into the norms whose ReLU's output they alone read, if the kernels support the
-/// windows.
-void fuse_pools(const Graph& graph, GraphAnalysis& analysis);
-
-/// The lowering of such a norm, its ReLU and the pool.
-[[nodiscard]] std::unique_ptr<Lowering> lower_pooled_norm(const BatchNorm& op, ValueId pool,
+/// The lowering of a norm with its ReLU and the max pool after that.
+[[nodiscard]] std::unique_ptr<Lowering> lower_pooled_norm(const BatchNorm& op,
                                                           const LoweringContext& context);
 
 }  // namespace lockstep::gpu

@@ -10,69 +10,69 @@ class MaxPoolLowering final : public Lowering {
  public:
   MaxPoolLowering(const MaxPool& op, const LoweringContext& context) : op_(op), id_(context.id) {}
 
-  void forward(ProgramBuilder& builder) override {
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
     extent_ = pool_extent(builder, op_.input, id_, op_.options);
-    const Tensor x = builder.value(op_.input);
+    const Tensor x = builder.value(op.inputs[0]);
     const Tensor y = builder.make_like(id_);
     std::vector<Tensor> touched{x, y};
-    if (builder.training()) {
-      index_ = builder.make(builder.extent(id_).values());
-      touched.push_back(*index_);
+    std::optional<Tensor> index;
+    if (op.saved) {
+      index = builder.make(builder.extent(id_).values());
+      touched.push_back(*index);
+      builder.set_value(*op.saved, *index);
     }
-    builder.emit("max pool", touched,
-                 [x, y, index = index_, extent = extent_,
-                  type = builder.type()](const LaunchContext& context) {
-                   max_pool_forward(context.stream(), type, extent, context.at(x), context.at(y),
-                                    index ? context.as<std::uint8_t>(*index) : nullptr);
-                 });
-    builder.set_value(id_, y);
+    builder.emit(
+        "max pool", touched,
+        [x, y, index, extent = extent_, type = builder.type()](const LaunchContext& context) {
+          max_pool_forward(context.stream(), type, extent, context.at(x), context.at(y),
+                           index ? context.as<std::uint8_t>(*index) : nullptr);
+        });
+    builder.set_value(*op.output, y);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(op_.input)) return;
-    const Tensor dy = builder.gradient(id_);
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor dy = builder.value(op.arrived[0]);
     const Tensor dx = builder.make_like(op_.input);
-    builder.emit("gradient of max pool", {dy, dx, *index_},
-                 [dy, dx, index = *index_, extent = extent_,
-                  type = builder.type()](const LaunchContext& context) {
-                   max_pool_backward(context.stream(), type, extent, context.at(dy),
-                                     context.as<std::uint8_t>(index), context.at(dx));
-                 });
-    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+    const Tensor index = builder.value(*op.saved);
+    builder.emit(
+        "gradient of max pool", {dy, dx, index},
+        [dy, dx, index, extent = extent_, type = builder.type()](const LaunchContext& context) {
+          max_pool_backward(context.stream(), type, extent, context.at(dy),
+                            context.as<std::uint8_t>(index), context.at(dx));
+        });
+    builder.set_value(*op.results[0], dx);
   }
 
  private:
   MaxPool op_;
   ValueId id_;
   PoolExtent extent_{};
-  std::optional<Tensor> index_;
 };
 
 class AvgPoolLowering final : public Lowering {
  public:
   AvgPoolLowering(const AvgPool& op, const LoweringContext& context) : op_(op), id_(context.id) {}
 
-  void forward(ProgramBuilder& builder) override {
-    const Tensor x = builder.value(op_.input);
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor x = builder.value(op.inputs[0]);
     const Tensor y = builder.make_like(id_);
     builder.emit(
         "average pool", {x, y},
         [x, y, extent = extent(builder), type = builder.type()](const LaunchContext& context) {
           avg_pool_forward(context.stream(), type, extent, context.at(x), context.at(y));
         });
-    builder.set_value(id_, y);
+    builder.set_value(*op.output, y);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(op_.input)) return;
-    const Tensor dy = builder.gradient(id_);
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor dy = builder.value(op.arrived[0]);
     const Tensor dx = builder.make_like(op_.input);
     builder.emit(
         "gradient of average pool", {dy, dx},
         [dy, dx, extent = extent(builder), type = builder.type()](const LaunchContext& context) {
           avg_pool_backward(context.stream(), type, extent, context.at(dy), context.at(dx));
         });
-    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+    builder.set_value(*op.results[0], dx);
   }
 
  private:
@@ -91,8 +91,8 @@ class GlobalAvgPoolLowering final : public Lowering {
   GlobalAvgPoolLowering(const GlobalAvgPool& op, const LoweringContext& context)
       : op_(op), id_(context.id) {}
 
-  void forward(ProgramBuilder& builder) override {
-    const Tensor x = builder.value(op_.input);
+  void forward(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor x = builder.value(op.inputs[0]);
     const Tensor y = builder.make_like(id_);
     builder.emit("global average pool", {x, y},
                  [x, y, in = builder.extent(op_.input),
@@ -100,12 +100,11 @@ class GlobalAvgPoolLowering final : public Lowering {
                    global_avg_pool_forward(context.stream(), type, in.batch, in.height * in.width,
                                            in.padded, context.at(x), context.at(y));
                  });
-    builder.set_value(id_, y);
+    builder.set_value(*op.output, y);
   }
 
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(op_.input)) return;
-    const Tensor dy = builder.gradient(id_);
+  void gradient(ProgramBuilder& builder, const StepOp& op) override {
+    const Tensor dy = builder.value(op.arrived[0]);
     const Tensor dx = builder.make_like(op_.input);
     builder.emit("gradient of global average pool", {dy, dx},
                  [dy, dx, in = builder.extent(op_.input),
@@ -113,7 +112,7 @@ class GlobalAvgPoolLowering final : public Lowering {
                    global_avg_pool_backward(context.stream(), type, in.batch, in.height * in.width,
                                             in.padded, context.at(dy), context.at(dx));
                  });
-    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+    builder.set_value(*op.results[0], dx);
   }
 
  private:
@@ -124,7 +123,6 @@ class GlobalAvgPoolLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
-  if (context.fused_away()) return nullptr;
   return std::make_unique<MaxPoolLowering>(op, context);
 }
 

@@ -1,5 +1,7 @@
 #include "program_builder.hpp"
 
+#include "lowering.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <span>
@@ -21,17 +23,26 @@ std::vector<std::size_t> group_ends(const ArenaLayout& layout, const ProgramOpti
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
-                               const ProgramOptions& options)
-    : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
+                               const StepGraph& steps, const ProgramOptions& options)
+    : GraphBuilder({.graph = graph_of(options, state.graph), .steps = steps, .arena = state.arena},
+                   options),
       state_(state),
-      graph_(graph_of(options, state.graph)),
       statistics_(statistics),
-      values_(state.graph.nodes().size()),
+      lowering_(graph(), steps),
+      needs_gradient_(lockstep::needs_gradient(graph())),
       working_(state.arena.layout().units.size()),
       group_ends_(group_ends(state.arena.layout(), options)) {}
 
+void ProgramBuilder::lower(const StepLowering<ProgramBuilder>::Losses& losses) {
+  lowering_.run(*this, losses);
+}
+
+void ProgramBuilder::lower_again(const StepOp& op) {
+  lowering_.of(op.node).forward(*this, op);
+}
+
 Extent ProgramBuilder::extent(ValueId id) const {
-  const Shape& shape = graph_.nodes()[at(id)].output;
+  const Shape& shape = graph().nodes()[at(id)].output;
   Extent extent{.batch = batch_size(),
                 .channels = shape[0],
                 .padded = padded_channels(shape[0]),
@@ -47,33 +58,32 @@ Tensor ProgramBuilder::make_like(ValueId id) {
   return make(extent(id).values() * size_of(type()));
 }
 
-Tensor ProgramBuilder::value(ValueId id) const {
-  assert(values_[at(id)].has_value());
-  return *values_[at(id)];
-}
-
-void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
-  values_[at(id)] = tensor;
-}
-
 void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
-                          std::function<void(const LaunchContext&)> run,
-                          const std::vector<ParameterId>& final) {
+                          std::function<void(const LaunchContext&)> run) {
   std::size_t bytes = 0;
   for (const Tensor& tensor : touched) {
     touch(tensor);
     if (tensor.buffer >= 0) bytes += lists().bytes_of(tensor.buffer);
   }
   lists().add({.name = std::move(name), .run = std::move(run), .bytes = bytes});
-  for (const ParameterId id : final) complete(id);
 }
 
-void ProgramBuilder::emit_sum(ValueId id, const OpenSum& sum) {
-  emit("sum of gradients", {sum.left, sum.right, sum.target},
-       [sum, values = extent(id).values(), type = type()](const LaunchContext& context) {
-         add(context.stream(), type, context.at(sum.left), context.at(sum.right),
-             context.at(sum.target), values);
+Tensor ProgramBuilder::sum(StepValueId left_id, StepValueId right_id) {
+  const Tensor left = value(left_id);
+  const Tensor right = value(right_id);
+  Tensor target = left;
+  if (overwritable(right_id)) {
+    target = right;
+  } else if (!overwritable(left_id)) {
+    target = make(lists().bytes_of(left.buffer));
+  }
+  emit("sum of gradients", {left, right, target},
+       [left, right, target, values = lists().bytes_of(left.buffer) / size_of(type()),
+        type = type()](const LaunchContext& context) {
+         add(context.stream(), type, context.at(left), context.at(right), context.at(target),
+             values);
        });
+  return target;
 }
 
 Step ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
@@ -100,14 +110,12 @@ void ProgramBuilder::clear_gaps(std::size_t unit, const Tensor& gradients) {
   });
 }
 
-std::size_t ProgramBuilder::enter_unit_of(ParameterId id) {
-  const std::size_t unit = state_.arena.unit_of(id);
-  if (!enter(unit)) return unit;
+void ProgramBuilder::unit_arrived(std::size_t unit) {
   const Tensor values = gathered(unit);
   working_[unit] = values;
   const ArenaUnit& place = state_.arena.layout().units[unit];
   // Vectors with in_fp32 are used as they are.
-  if (type() == DataType::f32 || state_.arena.is_16_bit(unit) || place.in_fp32) return unit;
+  if (type() == DataType::f32 || state_.arena.is_16_bit(unit) || place.in_fp32) return;
   const Tensor working = make(place.size() * size_of(type()));
   emit("weights in the type of values", {values, working},
        [values, working, size = place.size(), type = type()](const LaunchContext& context) {
@@ -115,19 +123,18 @@ std::size_t ProgramBuilder::enter_unit_of(ParameterId id) {
                  size);
        });
   working_[unit] = working;
-  return unit;
 }
 
 Address ProgramBuilder::parameter(ParameterId id) {
   const ParameterArena& arena = state_.arena;
   if (arena.holds_parameters()) return {.fixed = arena.parameter(id), .tensor = {}};
-  return {.tensor = gathered(enter_unit_of(id)), .offset = arena.bytes_into_unit(id)};
+  return {.tensor = gathered(arena.unit_of(id)), .offset = arena.bytes_into_unit(id)};
 }
 
 Address ProgramBuilder::working(ParameterId id) {
   const ParameterArena& arena = state_.arena;
   if (arena.holds_parameters()) return {.fixed = state_.working.of(arena, id), .tensor = {}};
-  return {.tensor = working_[enter_unit_of(id)],
+  return {.tensor = working_[arena.unit_of(id)],
           .offset = arena.offset_in_unit(id) * size_of(type())};
 }
 
@@ -138,11 +145,6 @@ Address ProgramBuilder::gradient_of(ParameterId id) {
   }
   return {.tensor = unit_gradients(arena.unit_of(id)),
           .offset = arena.offset_in_unit(id) * sizeof(float)};
-}
-
-void ProgramBuilder::convert_gradient(ParameterId id, Tensor values) {
-  unconverted_.push_back({.id = id, .values = values});
-  complete(id);
 }
 
 bool ProgramBuilder::write_gradients(std::size_t end) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../lowering/graph_builder.hpp"
+#include "../lowering/lowering.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/memory_plan.hpp"
 #include "statistics_block.hpp"
@@ -83,25 +84,27 @@ struct Extent {
   }
 };
 
-/// Lowers a graph, op by op, to steps that queue a device's work. Tracks each value's tensor.
+/// Lowers a step, op by op, to steps that queue a device's work. Tracks each value's tensor.
 class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
  public:
-  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const ProgramOptions& options);
+  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const StepGraph& steps,
+                 const ProgramOptions& options);
+  void lower(const StepLowering<ProgramBuilder>::Losses& losses);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] DataType type() const noexcept { return state_.type; }
   [[nodiscard]] Extent extent(ValueId id) const;
-  [[nodiscard]] ValueId images() const noexcept { return graph_.input(); }
+  [[nodiscard]] ValueId images() const noexcept { return graph().input(); }
+  [[nodiscard]] bool needs_gradient(ValueId id) const { return needs_gradient_[at(id)]; }
 
   // Tensors.
   [[nodiscard]] Tensor make(std::size_t bytes) { return {.buffer = lists().make_buffer(bytes)}; }
   /// A tensor with the extent and type of a value.
   [[nodiscard]] Tensor make_like(ValueId id);
 
-  // Values.
-  [[nodiscard]] Tensor value(ValueId id) const;
-  void set_value(ValueId id, Tensor tensor);
+  /// The sum of two gradients.
+  [[nodiscard]] Tensor sum(StepValueId left, StepValueId right);
 
   // Parameters and their gradients. A step that uses one must touch its tensor.
   [[nodiscard]] Address parameter(ParameterId id);
@@ -110,11 +113,9 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   [[nodiscard]] Address gradient_of(ParameterId id);
 
   /// Emits a step that touches these tensors; for Step::bytes, one that it reads and writes is
-  /// listed twice, and addresses in arenas count as 0. `final`: parameters whose gradients it
-  /// completes.
+  /// listed twice, and addresses in arenas count as 0.
   void emit(std::string name, const std::vector<Tensor>& touched,
-            std::function<void(const LaunchContext&)> run,
-            const std::vector<ParameterId>& final = {});
+            std::function<void(const LaunchContext&)> run);
 
   /// Emits a step with a collective on a tensor of `count` values.
   template <typename T>
@@ -126,12 +127,12 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
         }));
   }
 
-  /// Completes a parameter's gradient, which the step listed last has written to `values` in the
-  /// 16-bit type of the values. One step for each bucket, or each unit, converts its gradients.
-  void convert_gradient(ParameterId id, Tensor values);
+  /// Leaves a parameter's gradient, in the 16-bit type of the values, to a step that converts those
+  /// of a bucket, or of a unit, when the last of them is computed.
+  void convert_gradient(ParameterId id, Tensor values) {
+    unconverted_.push_back({.id = id, .values = values});
+  }
 
-  /// Called after the first step, which is queued separately.
-  void begin_forward() { set_prefetch(); }
   struct Program {
     std::vector<Step> forward;
     std::vector<Step> backward;
@@ -140,18 +141,10 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   [[nodiscard]] Program take();
 
  private:
-  /// Makes the unit of a parameter available to the next steps; returns its index.
-  std::size_t enter_unit_of(ParameterId id);
-
   // GraphBuilder.
-  [[nodiscard]] Tensor in_format_of(const Tensor& /*other*/, const Tensor& tensor,
-                                    const std::string& /*name*/) override {
-    return tensor;
-  }
-  [[nodiscard]] Tensor make_gradient(ValueId id, const Tensor& /*other*/) override {
-    return make_like(id);
-  }
-  void emit_sum(ValueId id, const OpenSum& sum) override;
+  void lower_again(const StepOp& op) override;
+  /// Converts the parameters to the type of the values.
+  void unit_arrived(std::size_t unit) override;
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
   [[nodiscard]] bool write_gradients(std::size_t end) override;
   void clear_gaps(std::size_t unit, const Tensor& gradients) override;
@@ -159,9 +152,9 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
                                    std::function<void(std::byte*)> run) override;
 
   EngineState& state_;
-  const Graph& graph_;  ///< its layers are those of the engine's graph, so the analysis holds
   StatisticsBlock& statistics_;
-  std::vector<std::optional<Tensor>> values_;
+  StepLowering<ProgramBuilder> lowering_;
+  std::vector<bool> needs_gradient_;     ///< by node
   std::vector<Tensor> working_;          ///< by unit: its parameters in the type of the values
   std::vector<std::size_t> group_ends_;  ///< of gradients that become final together
   struct Unconverted {

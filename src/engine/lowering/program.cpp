@@ -2,28 +2,27 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <type_traits>
+#include <utility>
+#include <variant>
+
 namespace lockstep {
 
 GraphLoss training_loss(const Graph& graph) {
-  const Op& op = graph.nodes().back().op;
-  GraphLoss result{};
-  if (const auto* loss = std::get_if<BinaryCrossEntropy>(&op)) {
-    result = {.logits = loss->input,
-              .kind = LossKind::bce,
-              .label_smoothing = loss->options.label_smoothing,
-              .target_threshold = loss->options.target_threshold};
-  } else {
-    const auto& softmax = std::get<SoftmaxCrossEntropy>(op);
-    result = {.logits = softmax.input, .label_smoothing = softmax.options.label_smoothing};
-  }
-  result.classes = graph.nodes()[static_cast<std::size_t>(result.logits)].output[0];
-  return result;
+  const ValueId logits = graph.logits();
+  const auto rule_of = [](const auto& op) -> LossRule {
+    if constexpr (LossOp<std::decay_t<decltype(op)>>) return op.rule();
+    return {};
+  };
+  return {.logits = logits,
+          .classes = graph.nodes()[static_cast<std::size_t>(logits)].output[0],
+          .rule = std::visit(rule_of, graph.nodes().back().op)};
 }
 
 GraphLoss loss_of(const ProgramOptions& options, const Graph& own) {
-  const GraphLoss loss = training_loss(graph_of(options, own));
-  if (options.training || loss.kind == LossKind::cross_entropy) return loss;
-  return {.logits = loss.logits, .classes = loss.classes};
+  GraphLoss loss = training_loss(graph_of(options, own));
+  if (!options.training && loss.rule.kind != LossKind::cross_entropy) loss.rule = {};
+  return loss;
 }
 
 const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena,
@@ -43,6 +42,27 @@ const ProgramOptions& checked_options(const ProgramOptions& options, const Param
   if (difference.empty()) return options;
   fail(ExitStatus::internal, "{} cannot be compiled with the parameters of {} ({})",
        options.graph->name(), own.name(), difference);
+}
+
+StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const ParameterArena& arena,
+                     const StepRules& rules) {
+  StepGraph steps = fuse(forward_steps(graph), graph, rules.fusions);
+  if (options.training) steps = differentiate(std::move(steps), graph, rules.fusions);
+  if (options.training && rules.recomputes) steps = recompute(std::move(steps), graph);
+  if (options.exchange == nullptr) return steps;
+  StepUnits units{.gathers = !arena.holds_parameters(),
+                  .awaits = rules.awaits_units,
+                  .reduces = options.training && !arena.holds_gradients(),
+                  .reductions_in_flight = UnitExchange::reductions_in_flight};
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    units.unit_of.push_back(arena.unit_of(static_cast<ParameterId>(i)));
+    units.filled_after.push_back(arena.filled_after(static_cast<ParameterId>(i)));
+  }
+  for (const ArenaUnit& unit : arena.layout().units) {
+    units.ends.push_back(unit.end);
+    units.stays.push_back(unit.in_fp32);
+  }
+  return shard(std::move(steps), graph, units);
 }
 
 void require_batch(const ProgramOptions& options, std::int64_t size) {

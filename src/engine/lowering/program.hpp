@@ -1,8 +1,8 @@
 #pragma once
 
-#include "lockstep/core/loss_kind.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
+#include "lockstep/step/step_graph.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,7 @@ namespace lockstep {
 struct GraphLoss {
   ValueId logits = 0;
   std::int64_t classes = 0;
-  LossKind kind = LossKind::cross_entropy;
-  double label_smoothing = 0;
-  double target_threshold = 0;  ///< of bce; 0: none
+  LossRule rule = {};
 };
 [[nodiscard]] GraphLoss training_loss(const Graph& graph);
 
@@ -30,6 +28,16 @@ struct GraphLoss {
 /// Returns the options; errors as Engine::compile(). `own` is the engine's graph.
 [[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options,
                                                     const ParameterArena& arena, const Graph& own);
+/// How an engine computes a step.
+struct StepRules {
+  Fusions fusions = {};
+  bool recomputes = false;
+  bool awaits_units = false;  ///< forward awaits units that are held before their first use
+};
+/// The list of a program's ops.
+[[nodiscard]] StepGraph make_steps(const Graph& graph, const ProgramOptions& options,
+                                   const ParameterArena& arena, const StepRules& rules);
+
 /// Error(internal) if the program cannot compute a batch of this size, or cannot run backward.
 void require_batch(const ProgramOptions& options, std::int64_t size);
 void require_backward(const ProgramOptions& options);

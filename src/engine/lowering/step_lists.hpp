@@ -15,15 +15,6 @@ namespace lockstep {
 template <typename Step>
 class StepLists final {
  public:
-  /// A position in the current list.
-  struct Mark {
-    std::size_t index = 0;
-    int position = 0;
-    std::size_t filled = 0;
-  };
-  [[nodiscard]] Mark here() const noexcept {
-    return {.index = current().size(), .position = std::max(0, position_ - 1), .filled = filled_};
-  }
   [[nodiscard]] bool in_backward() const noexcept { return in_backward_; }
   void begin_backward() noexcept { in_backward_ = true; }
 
@@ -46,12 +37,6 @@ class StepLists final {
     current().push_back(std::move(step));
     ++position_;
   }
-  /// Inserts a step, which touches the buffer, at a marked position of the current list.
-  void insert(Step step, const Mark& mark, int buffer) {
-    requests_[static_cast<std::size_t>(buffer)].first_step = mark.position;
-    step.filled = mark.filled;
-    current().insert(current().begin() + static_cast<std::ptrdiff_t>(mark.index), std::move(step));
-  }
   /// After the last step, gradients in [0, end) are final.
   void fill(std::size_t end) {
     filled_ = std::max(filled_, end);
@@ -65,9 +50,6 @@ class StepLists final {
 
  private:
   [[nodiscard]] std::vector<Step>& current() noexcept {
-    return in_backward_ ? backward_ : forward_;
-  }
-  [[nodiscard]] const std::vector<Step>& current() const noexcept {
     return in_backward_ ? backward_ : forward_;
   }
 

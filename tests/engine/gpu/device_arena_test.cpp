@@ -1,7 +1,7 @@
 #include "../../../src/engine/gpu/device_arena.hpp"
 
-#include "../../../src/engine/graph_analysis.hpp"
 #include "engine/gpu/host_device.hpp"
+#include "lockstep/step/step_graph.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -24,7 +24,7 @@ struct Fixture {
   }
   [[nodiscard]] ParameterArena make(const UnitOptions& units) const {
     return make_parameter_arena(device, graph,
-                                {.ready = analyse(graph).ready, .tail_size = 40, .units = units});
+                                {.ready = gradient_order(graph), .tail_size = 40, .units = units});
   }
   /// One unit per parameter.
   [[nodiscard]] UnitRule sharded() const {

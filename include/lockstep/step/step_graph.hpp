@@ -1,0 +1,123 @@
+#pragma once
+
+#include "lockstep/graph/graph.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+
+using StepValueId = int;  ///< index into StepGraph::values
+
+/// A value that a step computes: of the network, something else that forward saves for backward, or
+/// a gradient.
+struct StepValue {
+  enum class Kind { value, saved, gradient };
+  Kind kind;
+  ValueId of;  ///< the network's value; of a saved one, the node that saves it
+  friend bool operator==(const StepValue&, const StepValue&) = default;
+};
+
+/// Nodes that are computed together with a norm, or with an add (a ReLU).
+struct Fused {
+  std::optional<ValueId> sum;   ///< the add of the norm's value and the op's last input
+  std::optional<ValueId> relu;  ///< of the sum, else of the node's value
+  std::optional<ValueId> pool;  ///< the max pool of the ReLU
+  /// The norm that computes the op's last input: that norm's own op takes only its statistics.
+  std::optional<ValueId> added_norm;
+  bool only_statistics = false;
+  friend bool operator==(const Fused&, const Fused&) = default;
+};
+
+/// One op of a step. Ops run in the order of the list; the fields that a kind does not name are
+/// empty.
+struct StepOp {
+  enum class Kind {
+    forward,        ///< of a node: reads `inputs`; writes `output`, `saved`
+    again,          ///< the same, in backward
+    loss,           ///< reads `inputs`: the logits
+    loss_gradient,  ///< writes `output`
+    gradient,       ///< of a node: reads `inputs`, `output`, `saved`, `arrived`; writes `results`
+    sum,            ///< of gradients: reads `inputs`; writes `output`
+    // Collectives of a unit of parameters; backward and forward each await a unit at most once.
+    start_gather,
+    await_gather,
+    start_reduction,
+    await_reduction,
+  };
+  Kind kind;
+  ValueId node = 0;
+  Fused fused = {};
+  std::vector<StepValueId> inputs = {};
+  std::optional<StepValueId> output = {};
+  std::optional<StepValueId> saved = {};
+  GradientOp gradient = {};
+  /// The gradient of the node's output, or two addends of it.
+  std::vector<StepValueId> arrived = {};
+  /// The gradient of each input; empty if it is not needed or not computed.
+  std::vector<std::optional<StepValueId>> results = {};
+  /// Whose gradients are final after the op.
+  std::vector<ParameterId> completes = {};
+  std::size_t unit = 0;
+
+  [[nodiscard]] std::vector<StepValueId> reads() const;
+  [[nodiscard]] std::vector<StepValueId> writes() const;
+};
+
+/// A training step's micro-step, or a pass of inference, as a list of ops. The first values are
+/// those of the network, by their ids.
+struct StepGraph {
+  std::vector<StepValue> values;
+  std::vector<StepOp> ops;
+
+  StepValueId add(StepValue value);
+  /// By value: the index of the last op that reads it; 0 if none does.
+  [[nodiscard]] std::vector<std::size_t> last_uses() const;
+};
+
+// Passes. Each is pure.
+
+/// The network's ops in order, ending with its loss. Error(usage) unless the graph ends in a loss
+/// and every other value is used.
+[[nodiscard]] StepGraph forward_steps(const Graph& graph);
+
+/// What an engine computes in one pass over the values.
+struct Fusions {
+  bool relu_takes_sums = false;  ///< a ReLU's gradient adds the last two addends that arrive
+  /// A norm that nothing else reads and that is added to another norm is computed with that one.
+  bool pairs_norms = false;
+  bool (*pools)(const PoolOptions&) = nullptr;  ///< whether norm and ReLU compute this max pool
+};
+/// Fuses additions, ReLUs and max pools into the norms before them, and ReLUs into additions. An
+/// addition is fused into the operand that is computed last, if that is a norm with no other
+/// reader: the other operand is then available.
+[[nodiscard]] StepGraph fuse(StepGraph steps, const Graph& graph, const Fusions& fusions);
+
+/// Appends backward. A norm's gradient computes the sum of the last two addends that arrive.
+[[nodiscard]] StepGraph differentiate(StepGraph steps, const Graph& graph, const Fusions& fusions);
+
+/// Lets backward compute again what cheap ops can compute from values that it reads anyway.
+[[nodiscard]] StepGraph recompute(StepGraph steps, const Graph& graph);
+
+/// Units of parameters, in the order in which backward completes their gradients.
+struct StepUnits {
+  std::vector<std::size_t> unit_of = {};       ///< by parameter
+  std::vector<std::size_t> filled_after = {};  ///< by parameter, as filled_after_each()
+  std::vector<std::size_t> ends = {};          ///< by unit
+  std::vector<bool> stays = {};                ///< by unit: gathered once for forward and backward
+  bool gathers = false;                        ///< parameters are not held
+  bool awaits = false;                         ///< forward awaits each unit before its first use
+  bool reduces = false;                        ///< gradients are not held
+  std::size_t reductions_in_flight = 2;
+};
+/// Gathers each unit before its first use in a pass, the next one while it computes; reduces its
+/// gradients once all are final.
+[[nodiscard]] StepGraph shard(StepGraph steps, const Graph& graph, const StepUnits& units);
+
+/// By node: whether a trained parameter precedes its value.
+[[nodiscard]] std::vector<bool> needs_gradient(const Graph& graph);
+/// The order in which backward completes the gradients of all parameters.
+[[nodiscard]] std::vector<ParameterId> gradient_order(const Graph& graph);
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+// Ops on values of any place or size: linear layers, norms, elementwise ops.
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/graph/ops.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+OpDefinition Input::define(const OpInputs& in) const {
+  if (image.channels < 1 || image.height < 1 || image.width < 1 || in.classes < 1) {
+    fail(ExitStatus::usage, "{}: an input of {}x{}x{} and {} classes (all must be at least 1)",
+         in.graph, image.channels, image.height, image.width, in.classes);
+  }
+  return {.output = {image.channels, image.height, image.width}};
+}
+
+OpDefinition BatchNorm::define(const OpInputs& in) const {
+  const auto& [name, eps, momentum, zero_init_weight, drop] = options;
+  if (in.shapes[0].rank() != 3) {
+    fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", name, to_string(in.shapes[0]));
+  }
+  if (!(drop.probability >= 0 && drop.probability < 1) || drop.block < 0 ||
+      drop.block >= max_dropped_blocks) {
+    fail(ExitStatus::usage,
+         "{}: block {} dropped with probability {} (it must be a block of 0 to {}, and a "
+         "probability of at least 0 and below 1)",
+         name, drop.block, drop.probability, max_dropped_blocks - 1);
+  }
+  const std::int64_t channels = in.shapes[0][0];
+  const auto vector = [&](const char* suffix, Initialization initialization) {
+    return Parameter{.name = name + suffix,
+                     .shape = {channels},
+                     .kind = ParameterKind::norm,
+                     .initialization = initialization};
+  };
+  const auto statistic = [&](const char* suffix, float initial) {
+    return RunningStatistic{.name = name + suffix,
+                            .channels = channels,
+                            .initial_value = initial,
+                            .momentum = momentum};
+  };
+  return {.output = in.shapes[0],
+          .parameters = {vector(".weight",
+                                zero_init_weight ? Initialization::zeros : Initialization::ones),
+                         vector(".bias", Initialization::zeros)},
+          .statistics = {statistic(".running_mean", 0), statistic(".running_var", 1)},
+          .function = fmt::format(" e{:.17g}", eps)};
+}
+
+OnnxOp BatchNorm::onnx() const {
+  return {.type = "BatchNormalization",
+          .attributes = {{"epsilon", static_cast<float>(options.eps)}}};
+}
+
+OpDefinition Relu::define(const OpInputs& in) const {
+  return {.output = in.shapes[0]};
+}
+
+OnnxOp Relu::onnx() const {
+  return {.type = "Relu"};
+}
+
+OpDefinition Add::define(const OpInputs& in) const {
+  if (in.shapes[0] != in.shapes[1]) {
+    fail(ExitStatus::usage, "{}: add of {} and {} (their shapes must be equal)", in.graph,
+         in.names[0], in.names[1]);
+  }
+  return {.output = in.shapes[0]};
+}
+
+OnnxOp Add::onnx() const {
+  return {.type = "Add"};
+}
+
+OpDefinition Flatten::define(const OpInputs& in) const {
+  return {.output = {in.shapes[0].elements()}};
+}
+
+OnnxOp Flatten::onnx() const {
+  return {.type = "Flatten", .attributes = {{"axis", std::int64_t{1}}}};
+}
+
+OpDefinition Linear::define(const OpInputs& in) const {
+  const Shape& flat = in.shapes[0];
+  if (flat.rank() != 1) {
+    fail(ExitStatus::usage, "{} takes a flat input, but gets {} (flatten it first)", options.name,
+         to_string(flat));
+  }
+  if (options.out_features < 1) {
+    fail(ExitStatus::usage, "{}: {} output features (at least 1 is needed)", options.name,
+         options.out_features);
+  }
+  const auto parameter = [&](const char* suffix, const Shape& shape, ParameterKind kind) {
+    return Parameter{.name = options.name + suffix,
+                     .shape = shape,
+                     .kind = kind,
+                     .initialization = Initialization::uniform_fan_in,
+                     .fan_in = flat[0]};
+  };
+  const Shape weight{options.out_features, flat[0]};
+  return {.output = {options.out_features},
+          .parameters = {parameter(".weight", weight, ParameterKind::weight),
+                         parameter(".bias", {options.out_features}, ParameterKind::bias)},
+          .multiply_adds = weight.elements()};
+}
+
+OnnxOp Linear::onnx() const {
+  return {.type = "Gemm", .attributes = {{"transB", std::int64_t{1}}}};
+}
+
+}  // namespace lockstep

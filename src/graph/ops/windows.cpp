@@ -1,0 +1,159 @@
+// Convolution and pooling.
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/graph/ops.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+/// Extents of the output of square windows that may not extend past the padded image.
+template <typename Options>
+Shape windows_output(const std::string& layer, std::int64_t channels, const Shape& in,
+                     const Options& options) {
+  const auto output = [&](std::int64_t extent) {
+    if (options.kernel > extent + 2 * options.padding) {
+      fail(ExitStatus::usage,
+           "{}: a kernel of {} is larger than its input of {} with padding {} (nothing is left); "
+           "use larger images",
+           layer, options.kernel, extent, options.padding);
+    }
+    return (extent + 2 * options.padding - options.kernel) / options.stride + 1;
+  };
+  return {channels, output(in[1]), output(in[2])};
+}
+
+void require_image(const std::string& layer, const Shape& shape) {
+  if (shape.rank() == 3) return;
+  fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", layer, to_string(shape));
+}
+
+template <typename Options>
+void require_window(const std::string& layer, const Options& options) {
+  if (options.kernel >= 1 && options.stride >= 1 && options.padding >= 0) return;
+  fail(ExitStatus::usage, "{}: kernel {}, stride {}, padding {} (they must be at least 1, 1 and 0)",
+       layer, options.kernel, options.stride, options.padding);
+}
+
+template <typename Options>
+void require_pooling(const std::string& layer, const Shape& in, const Options& options) {
+  require_image(layer, in);
+  if (2 * options.padding > options.kernel) {
+    fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
+         options.padding, options.kernel);
+  }
+  require_window(layer, options);
+}
+
+template <typename Options>
+std::string function_of(const Options& options) {
+  return fmt::format(" k{} s{} p{}", options.kernel, options.stride, options.padding);
+}
+
+template <typename Options>
+OnnxOp windows_of(const char* type, const Options& options) {
+  const auto& [kernel, padding, stride] =
+      std::tuple(options.kernel, options.padding, options.stride);
+  return {.type = type,
+          .attributes = {{"kernel_shape", std::vector{kernel, kernel}},
+                         {"pads", std::vector{padding, padding, padding, padding}},
+                         {"strides", std::vector{stride, stride}}}};
+}
+
+}  // namespace
+
+OpDefinition Conv2d::define(const OpInputs& in) const {
+  const Shape& image = in.shapes[0];
+  require_image(options.name, image);
+  if (options.out_channels < 1) {
+    fail(ExitStatus::usage, "{}: {} output channels (at least 1 is needed)", options.name,
+         options.out_channels);
+  }
+  if (options.groups < 1 || image[0] % options.groups != 0 ||
+      options.out_channels % options.groups != 0) {
+    fail(
+        ExitStatus::usage,
+        "{}: {} groups do not divide {} input and {} output channels (groups must be equal); use a "
+        "common divisor",
+        options.name, options.groups, image[0], options.out_channels);
+  }
+  require_window(options.name, options);
+  const Shape weight{options.out_channels, image[0] / options.groups, options.kernel,
+                     options.kernel};
+  const std::int64_t fan_in = weight.elements() / options.out_channels;
+  OpDefinition result{.output = windows_output(options.name, options.out_channels, image, options),
+                      .function = function_of(options)};
+  result.parameters.push_back({.name = options.name + ".weight",
+                               .shape = weight,
+                               .kind = ParameterKind::weight,
+                               .initialization = Initialization::kaiming_normal_fan_out,
+                               .fan_in = fan_in});
+  if (options.bias) {
+    result.parameters.push_back({.name = options.name + ".bias",
+                                 .shape = {options.out_channels},
+                                 .kind = ParameterKind::bias,
+                                 .initialization = Initialization::uniform_fan_in,
+                                 .fan_in = fan_in});
+  }
+  // Each weight is used once per output pixel of its channel.
+  result.multiply_adds = weight.elements() * result.output[1] * result.output[2];
+  return result;
+}
+
+OnnxOp Conv2d::onnx() const {
+  OnnxOp result = windows_of("Conv", options);
+  result.attributes.emplace_back("group", options.groups);
+  return result;
+}
+
+OpDefinition MaxPool::define(const OpInputs& in) const {
+  const std::string layer = "max_pool of " + in.names[0];
+  require_pooling(layer, in.shapes[0], options);
+  return {.output = windows_output(layer, in.shapes[0][0], in.shapes[0], options),
+          .function = function_of(options)};
+}
+
+OnnxOp MaxPool::onnx() const {
+  return windows_of("MaxPool", options);
+}
+
+OpDefinition AvgPool::define(const OpInputs& in) const {
+  const std::string layer = "avg_pool of " + in.names[0];
+  const Shape& image = in.shapes[0];
+  require_pooling(layer, image, options);
+  if (!options.partial_windows) {
+    return {.output = windows_output(layer, image[0], image, options),
+            .function = function_of(options)};
+  }
+  // Each window begins within the image or its padding.
+  const auto output = [this](std::int64_t extent) {
+    const std::int64_t rest =
+        std::max<std::int64_t>(extent + 2 * options.padding - options.kernel, 0);
+    const std::int64_t last = (rest + options.stride - 1) / options.stride;
+    return last * options.stride < extent + options.padding ? last + 1 : last;
+  };
+  return {.output = {image[0], output(image[1]), output(image[2])},
+          .function = function_of(options) + " partial"};
+}
+
+OnnxOp AvgPool::onnx() const {
+  OnnxOp result = windows_of("AveragePool", options);
+  const bool partial = options.partial_windows;
+  result.attributes.emplace_back("count_include_pad", std::int64_t{partial ? 0 : 1});
+  if (partial) result.attributes.emplace_back("ceil_mode", std::int64_t{1});
+  return result;
+}
+
+OpDefinition GlobalAvgPool::define(const OpInputs& in) const {
+  require_image("global_avg_pool of " + in.names[0], in.shapes[0]);
+  return {.output = {in.shapes[0][0], 1, 1}};
+}
+
+OnnxOp GlobalAvgPool::onnx() const {
+  return {.type = "GlobalAveragePool"};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,315 @@
+#include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/step/step_graph.hpp"
+#include "lockstep/step/step_text.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+
+using namespace lockstep;
+
+namespace {
+
+Graph empty_network() {
+  return Graph("network", {.channels = 3, .height = 8, .width = 8}, 10);
+}
+
+ValueId convolution(Graph& graph, ValueId input, const char* name) {
+  return graph.conv2d(input, {.name = name, .out_channels = 3, .kernel = 3, .padding = 1});
+}
+
+void end(Graph& graph, ValueId value) {
+  const ValueId flat = graph.flatten(graph.global_avg_pool(value));
+  graph.softmax_cross_entropy(graph.linear(flat, {.name = "fc", .out_features = 10}), {});
+}
+
+/// conv1, bn1, relu, and a residual block: conv2, bn2, the addition of the ReLU's value, relu.
+Graph residual() {
+  Graph graph = empty_network();
+  const ValueId first =
+      graph.relu(graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"}));
+  const ValueId branch = graph.batch_norm(convolution(graph, first, "conv2"), {.name = "bn2"});
+  end(graph, graph.relu(graph.add(branch, first)));
+  return graph;
+}
+
+/// Two norms of two convolutions, added.
+Graph two_branches() {
+  Graph graph = empty_network();
+  const ValueId stem = graph.relu(convolution(graph, graph.input(), "conv1"));
+  const ValueId one = graph.batch_norm(convolution(graph, stem, "conv2"), {.name = "bn2"});
+  const ValueId other = graph.batch_norm(convolution(graph, stem, "conv3"), {.name = "bn3"});
+  end(graph, graph.relu(graph.add(one, other)));
+  return graph;
+}
+
+std::string forward_of(const Graph& graph, const Fusions& fusions = {}) {
+  return step_text(fuse(forward_steps(graph), graph, fusions), graph);
+}
+
+StepGraph training(const Graph& graph, const Fusions& fusions = {}) {
+  return differentiate(fuse(forward_steps(graph), graph, fusions), graph, fusions);
+}
+
+/// The lines from the first one with this text on.
+std::string from(const std::string& text, const std::string& line) {
+  const std::size_t at = text.find(line);
+  return at == std::string::npos ? text : text.substr(at);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(forward_is_the_network) {
+  const Graph graph = two_branches();
+  BOOST_TEST(step_text(forward_steps(graph), graph) ==
+             "forward conv1: input_0 -> conv1\n"
+             "forward relu_2: conv1 -> relu_2\n"
+             "forward conv2: relu_2 -> conv2\n"
+             "forward bn2: conv2 -> bn2\n"
+             "forward conv3: relu_2 -> conv3\n"
+             "forward bn3: conv3 -> bn3\n"
+             "forward add_7: bn2, bn3 -> add_7\n"
+             "forward relu_8: add_7 -> relu_8\n"
+             "forward global_avg_pool_9: relu_8 -> global_avg_pool_9\n"
+             "forward flatten_10: global_avg_pool_9 -> flatten_10\n"
+             "forward fc: flatten_10 -> fc\n"
+             "loss softmax_cross_entropy_12: fc -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(a_norm_takes_the_addition_and_the_relu_after_it) {
+  const std::string text = forward_of(residual());
+  BOOST_TEST(text.find("forward conv1: input_0 -> conv1\n"
+                       "forward bn1 + relu_3: conv1 -> relu_3\n"
+                       "forward conv2: relu_3 -> conv2\n"
+                       "forward bn2 + add_6 + relu_7: conv2, relu_3 -> relu_7\n"
+                       "forward global_avg_pool_8") == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_norm_computes_the_norm_that_is_added_to_it) {
+  const std::string text = forward_of(two_branches(), {.pairs_norms = true});
+  BOOST_TEST(from(text, "forward conv2")
+                 .find("forward conv2: relu_2 -> conv2\n"
+                       "statistics bn2: conv2 -> bn2\n"
+                       "forward conv3: relu_2 -> conv3\n"
+                       "forward bn3 + bn2 + add_7 + relu_8: conv3, bn2 -> "
+                       "relu_8\n") == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_others_read_is_not_fused) {
+  Graph graph = empty_network();
+  const ValueId norm =
+      graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"});
+  end(graph, graph.add(graph.relu(norm), norm));
+  BOOST_TEST(from(forward_of(graph), "forward bn1")
+                 .find("forward bn1: conv1 -> bn1\n"
+                       "forward relu_3: bn1 -> relu_3\n"
+                       "forward add_4: relu_3, bn1 -> add_4\n") == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_norm_computes_the_pool_that_the_engine_allows) {
+  Graph graph = empty_network();
+  const ValueId norm =
+      graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"});
+  end(graph, graph.max_pool(graph.relu(norm), {.kernel = 3, .stride = 2, .padding = 1}));
+  const std::string fused = "forward bn1 + relu_3 + max_pool_4: conv1 -> max_pool_4\n";
+  const auto text = [&](bool (*pools)(const PoolOptions&)) {
+    return from(forward_of(graph, {.pools = pools}), "forward bn1");
+  };
+  BOOST_TEST(text([](const PoolOptions& pool) { return pool.kernel == 3; }).find(fused) == 0U);
+  BOOST_TEST(text([](const PoolOptions& pool) {
+               return pool.kernel == 2;
+             }).find("forward bn1 + relu_3: conv1 -> relu_3\n") == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(backward_reads_what_the_derivatives_name) {
+  const Graph graph = residual();
+  BOOST_TEST(from(step_text(training(graph), graph), "loss") ==
+             "loss softmax_cross_entropy_11: fc -> \n"
+             "gradient of the loss input_0:  -> d fc\n"
+             "weight gradient fc: flatten_9, d fc -> \n"
+             "data gradient fc: d fc -> d flatten_9\n"
+             "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
+             "data gradient global_avg_pool_8: d global_avg_pool_8 -> d relu_7\n"
+             "gradient bn2 + add_6 + relu_7: conv2, saved bn2, d relu_7 -> d conv2, d relu_3\n"
+             "weight gradient conv2: relu_3, d conv2 -> \n"
+             "data gradient conv2: d conv2 -> d relu_3 (2)\n"
+             "gradient bn1 + relu_3: conv1, saved bn1, d relu_3, d relu_3 (2) -> d conv1\n"
+             "weight gradient conv1: input_0, d conv1 -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(an_addition_passes_its_gradient_on_and_the_reader_adds_or_a_sum_does) {
+  Graph graph = empty_network();
+  const ValueId stem = convolution(graph, graph.input(), "conv1");
+  end(graph, graph.add(graph.relu(stem), stem));
+  const auto text = [&](bool adds) {
+    return from(step_text(training(graph, {.relu_takes_sums = adds}), graph), "data gradient glo");
+  };
+  const std::string expected =
+      "data gradient global_avg_pool_4: d global_avg_pool_4 -> d add_3\n"
+      "data gradient relu_2: relu_2, d add_3 -> d conv1\n"
+      "sum of gradients conv1: d add_3, d conv1 -> d conv1 (2)\n"
+      "weight gradient conv1: input_0, d conv1 (2) -> \n";
+  BOOST_TEST(text(false) == expected);
+  BOOST_TEST(text(true) == expected);  // a convolution never adds
+
+  Graph sums = empty_network();
+  const ValueId relu = sums.relu(convolution(sums, sums.input(), "conv1"));
+  end(sums, sums.add(convolution(sums, relu, "conv2"), relu));
+  const auto relu_line = [&](bool adds) {
+    const std::string all = step_text(training(sums, {.relu_takes_sums = adds}), sums);
+    return all.substr(all.find("data gradient conv2"));
+  };
+  BOOST_TEST(relu_line(true) ==
+             "data gradient conv2: d add_4 -> d relu_2\n"
+             "data gradient relu_2: relu_2, d add_4, d relu_2 -> d conv1\n"
+             "weight gradient conv1: input_0, d conv1 -> \n");
+  BOOST_TEST(relu_line(false) ==
+             "data gradient conv2: d add_4 -> d relu_2\n"
+             "sum of gradients relu_2: d add_4, d relu_2 -> d relu_2 (2)\n"
+             "data gradient relu_2: relu_2, d relu_2 (2) -> d conv1\n"
+             "weight gradient conv1: input_0, d conv1 -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(backward_ends_where_nothing_is_trained) {
+  Graph graph = residual();
+  for (const ValueId node : {1, 2}) {
+    for (const ParameterId id : graph.nodes()[static_cast<std::size_t>(node)].parameters) {
+      graph.set_lr_scale(id, 0);
+    }
+  }
+  const StepGraph steps = training(graph);
+  BOOST_TEST(from(step_text(steps, graph), "gradient bn2") ==
+             "gradient bn2 + add_6 + relu_7: conv2, saved bn2, d relu_7 -> d conv2\n"
+             "weight gradient conv2: relu_3, d conv2 -> \n");
+  // Frozen gradients, which are zeros, are complete too.
+  BOOST_TEST(steps.ops.back().completes.size() == 4U);
+}
+
+BOOST_AUTO_TEST_CASE(every_parameter_is_completed_once_and_in_order) {
+  for (const std::string_view name : model_names()) {
+    const Graph graph = make_model(name, {.image = {.channels = 3, .height = 64, .width = 64},
+                                          .classes = 10,
+                                          .width = 16,
+                                          .zero_init_residual = false});
+    std::vector<ParameterId> completed;
+    for (const StepOp& op : training(graph).ops) {
+      completed.insert(completed.end(), op.completes.begin(), op.completes.end());
+    }
+    BOOST_TEST((completed == gradient_order(graph)), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_value_is_written_once_and_before_it_is_read) {
+  for (const std::string_view name : model_names()) {
+    const Graph graph = make_model(name, {.image = {.channels = 3, .height = 64, .width = 64},
+                                          .classes = 10,
+                                          .width = 16,
+                                          .zero_init_residual = false});
+    for (const bool again : {false, true}) {
+      StepGraph steps = training(graph, {.relu_takes_sums = true});
+      if (again) steps = recompute(std::move(steps), graph);
+      std::vector<int> written(steps.values.size());
+      written[static_cast<std::size_t>(graph.input())] = 1;
+      for (const StepOp& op : steps.ops) {
+        for (const StepValueId id : op.reads()) {
+          BOOST_TEST(written[static_cast<std::size_t>(id)] == 1, name << ": value " << id);
+        }
+        for (const StepValueId id : op.writes()) ++written[static_cast<std::size_t>(id)];
+      }
+      BOOST_TEST(std::ranges::max(written) == 1);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(backward_computes_norms_again_before_it_reads_them) {
+  const Graph graph = residual();
+  BOOST_TEST(from(step_text(recompute(training(graph), graph), graph), "forward bn1") ==
+             "forward bn1 + relu_3: conv1 -> relu_3\n"
+             "forward conv2: relu_3 -> conv2\n"
+             "forward bn2 + add_6 + relu_7: conv2, relu_3 -> relu_7, saved bn2\n"
+             "forward global_avg_pool_8: relu_7 -> global_avg_pool_8\n"
+             "forward flatten_9: global_avg_pool_8 -> flatten_9\n"
+             "forward fc: flatten_9 -> fc\n"
+             "loss softmax_cross_entropy_11: fc -> \n"
+             "gradient of the loss input_0:  -> d fc\n"
+             "weight gradient fc: flatten_9, d fc -> \n"
+             "data gradient fc: d fc -> d flatten_9\n"
+             "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
+             "data gradient global_avg_pool_8: d global_avg_pool_8 -> d relu_7\n"
+             "gradient bn2 + add_6 + relu_7: conv2, saved bn2, d relu_7 -> d conv2, d relu_3\n"
+             "again bn1 + relu_3: conv1 -> relu_3 (2), saved bn1 (2)\n"
+             "weight gradient conv2: relu_3 (2), d conv2 -> \n"
+             "data gradient conv2: d conv2 -> d relu_3 (2)\n"
+             "gradient bn1 + relu_3: conv1, saved bn1 (2), d relu_3, d relu_3 (2) -> d conv1\n"
+             "weight gradient conv1: input_0, d conv1 -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(units_are_gathered_ahead_and_reduced_when_complete) {
+  Graph graph = empty_network();
+  const ValueId flat = graph.flatten(convolution(graph, graph.input(), "conv1"));
+  const ValueId hidden = graph.linear(flat, {.name = "fc1", .out_features = 4});
+  graph.softmax_cross_entropy(graph.linear(hidden, {.name = "fc2", .out_features = 10}), {});
+  // Parameters: conv1.weight, fc1.weight, fc1.bias, fc2.weight, fc2.bias; backward completes fc2's
+  // first. One unit a layer.
+  StepUnits units{.unit_of = {2, 1, 1, 0, 0},
+                  .filled_after = {60, 50, 50, 10, 10},
+                  .ends = {10, 50, 60},
+                  .stays = {false, false, false},
+                  .gathers = true,
+                  .reduces = true};
+  BOOST_TEST(step_text(shard(training(graph), graph, units), graph) ==
+             "start of a gather unit 2:  -> \n"
+             "wait for a gather unit 2:  -> \n"
+             "start of a gather unit 1:  -> \n"
+             "forward conv1: input_0 -> conv1\n"
+             "forward flatten_2: conv1 -> flatten_2\n"
+             "wait for a gather unit 1:  -> \n"
+             "start of a gather unit 0:  -> \n"
+             "forward fc1: flatten_2 -> fc1\n"
+             "wait for a gather unit 0:  -> \n"
+             "forward fc2: fc1 -> fc2\n"
+             "loss softmax_cross_entropy_5: fc2 -> \n"
+             "start of a gather unit 1:  -> \n"
+             "gradient of the loss input_0:  -> d fc2\n"
+             "weight gradient fc2: fc1, d fc2 -> \n"
+             "start of a reduction unit 0:  -> \n"
+             "data gradient fc2: d fc2 -> d fc1\n"
+             "weight gradient fc1: flatten_2, d fc1 -> \n"
+             "start of a reduction unit 1:  -> \n"
+             "wait for a gather unit 1:  -> \n"
+             "data gradient fc1: d fc1 -> d flatten_2\n"
+             "data gradient flatten_2: d flatten_2 -> d conv1\n"
+             "weight gradient conv1: input_0, d conv1 -> \n"
+             "wait for a reduction unit 0:  -> \n"
+             "start of a reduction unit 2:  -> \n"
+             "wait for a reduction unit 1:  -> \n"
+             "wait for a reduction unit 2:  -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(units_that_are_held_are_awaited_by_forward_alone) {
+  Graph graph = empty_network();
+  const ValueId flat = graph.flatten(convolution(graph, graph.input(), "conv1"));
+  graph.softmax_cross_entropy(graph.linear(flat, {.name = "fc", .out_features = 10}), {});
+  StepUnits units{.unit_of = {1, 0, 0},
+                  .filled_after = {60, 10, 10},
+                  .ends = {10, 60},
+                  .stays = {false, false},
+                  .awaits = true};
+  const std::string text = step_text(shard(training(graph), graph, units), graph);
+  BOOST_TEST(text.find("wait for a gather unit 1:  -> \n"
+                       "forward conv1: input_0 -> conv1\n"
+                       "forward flatten_2: conv1 -> flatten_2\n"
+                       "wait for a gather unit 0:  -> \n"
+                       "forward fc: flatten_2 -> fc\n"
+                       "loss softmax_cross_entropy_4: fc -> \n"
+                       "gradient of the loss input_0:  -> d fc\n") == 0U);
+  BOOST_TEST(from(text, "gradient of").find("unit") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(an_incomplete_network_is_refused) {
+  const Graph graph = empty_network();
+  BOOST_CHECK_EXCEPTION(static_cast<void>(forward_steps(graph)), Error, [](const Error& error) {
+    return std::string(error.what()).find("does not end in a loss") != std::string::npos;
+  });
+}
