@@ -82,7 +82,6 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
          "resnet",
          option, name);
   }
-  if (name == "mini-resnet") return models_detail::mini_resnet(options);
   if (name == "simple-cnn") return models_detail::simple_cnn(options);
   if (name == "mlp") return models_detail::mlp(options);
   if (std::find(names.begin(), names.end(), name) != names.end()) {

@@ -22,17 +22,30 @@ struct Variant {
   std::array<int, 4> blocks;
   std::int64_t groups = 1;        ///< of a bottleneck's 3x3
   std::int64_t group_width = 64;  ///< channels of a group where the stem has 64
+  bool has_full_stem = true;      ///< for large images
 };
-constexpr Variant variants[] = {{"resnet18", false, {2, 2, 2, 2}},
-                                {"resnet34", false, {3, 4, 6, 3}},
-                                {"resnet50", true, {3, 4, 6, 3}},
-                                {"resnet101", true, {3, 4, 23, 3}},
-                                {"resnet152", true, {3, 8, 36, 3}},
-                                {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4},
-                                {"resnext101_32x8d", true, {3, 4, 23, 3}, 32, 8},
-                                {"resnext101_64x4d", true, {3, 4, 23, 3}, 64, 4},
-                                {"wide_resnet50_2", true, {3, 4, 6, 3}, 1, 128},
-                                {"wide_resnet101_2", true, {3, 4, 23, 3}, 1, 128}};
+constexpr Variant variants[] = {
+    {.name = "mini-resnet", .is_bottleneck = false, .blocks = {2, 2, 2}, .has_full_stem = false},
+    {"resnet18", false, {2, 2, 2, 2}},
+    {"resnet34", false, {3, 4, 6, 3}},
+    {"resnet50", true, {3, 4, 6, 3}},
+    {"resnet101", true, {3, 4, 23, 3}},
+    {"resnet152", true, {3, 8, 36, 3}},
+    {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4},
+    {"resnext101_32x8d", true, {3, 4, 23, 3}, 32, 8},
+    {"resnext101_64x4d", true, {3, 4, 23, 3}, 64, 4},
+    {"wide_resnet50_2", true, {3, 4, 6, 3}, 1, 128},
+    {"wide_resnet101_2", true, {3, 4, 23, 3}, 1, 128}};
+
+struct BlockOptions {
+  std::string name;
+  std::int64_t in_channels;
+  std::int64_t width;  ///< channels of the output; of a bottleneck's, a quarter
+  std::int64_t stride;
+  bool zero_init_residual;
+  Shortcut shortcut;
+  StochasticDepth drop;
+};
 
 ValueId shortcut(Graph& graph, ValueId input, const BlockOptions& options,
                  std::int64_t out_channels) {
@@ -92,12 +105,9 @@ ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options,
   return graph.relu(graph.add(x, shortcut(graph, input, options, out_channels)));
 }
 
-}  // namespace
-
-StochasticDepth drop_of(const ModelOptions& options, int block, int blocks) {
-  return {.probability = options.stochastic_depth * block / (blocks - 1), .block = block};
-}
-
+/// Convolutions, norm and relu, with channels from options.width, or 64; then, if the stem is
+/// full, pooling. The first convolution of a full stem has a stride. `usually_full`: whether it is
+/// full unless options.stem says 7x7 or 3x3.
 ValueId stem(Graph& graph, const ModelOptions& options, bool usually_full) {
   const bool full =
       options.stem == Stem::conv7x7 || (options.stem != Stem::conv3x3 && usually_full);
@@ -114,6 +124,7 @@ ValueId stem(Graph& graph, const ModelOptions& options, bool usually_full) {
   return full ? graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}) : x;
 }
 
+/// Two 3x3 convolutions and a shortcut; ends with relu.
 ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
   const std::string& name = options.name;
   ValueId x = graph.conv2d(input, {.name = name + ".conv1",
@@ -130,16 +141,17 @@ ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
   return graph.relu(graph.add(x, shortcut(graph, input, options, options.width)));
 }
 
+/// Appends pooling, flatten, `fc` and the loss.
 void classifier(Graph& graph, ValueId input, const ModelOptions& options) {
   const ValueId x = graph.flatten(graph.global_avg_pool(input));
   const ValueId logits = graph.linear(x, {.name = "fc", .out_features = options.classes});
   add_loss(graph, logits, options);
 }
 
+}  // namespace
+
 Graph resnet(std::string_view name, const ModelOptions& options) {
-  const Variant& variant =
-      *std::find_if(std::begin(variants), std::end(variants),
-                    [&](const Variant& candidate) { return candidate.name == name; });
+  const Variant& variant = *std::ranges::find(variants, name, &Variant::name);
   const std::int64_t base = options.width == 0 ? 64 : options.width;
   if (base * variant.group_width % 64 != 0) {
     fail(ExitStatus::usage,
@@ -148,20 +160,23 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
          base, name, variant.group_width, 64 / variant.group_width);
   }
   Graph graph(std::string(name), options.image, options.classes);
-  ValueId x = stem(graph, options, is_large(graph.image()));
+  ValueId x = stem(graph, options, variant.has_full_stem && is_large(graph.image()));
   std::int64_t channels = base;
   const int blocks = std::accumulate(variant.blocks.begin(), variant.blocks.end(), 0);
   int number = 0;
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t width = base << stage;
     for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
-      const BlockOptions block_options{.name = fmt::format("layer{}.{}", stage + 1, block),
-                                       .in_channels = channels,
-                                       .width = width,
-                                       .stride = stage > 0 && block == 0 ? 2 : 1,
-                                       .zero_init_residual = options.zero_init_residual,
-                                       .shortcut = options.shortcut,
-                                       .drop = drop_of(options, number++, blocks)};
+      const BlockOptions block_options{
+          .name = fmt::format("layer{}.{}", stage + 1, block),
+          .in_channels = channels,
+          .width = width,
+          .stride = stage > 0 && block == 0 ? 2 : 1,
+          .zero_init_residual = options.zero_init_residual,
+          .shortcut = options.shortcut,
+          .drop = {.probability = options.stochastic_depth * number / (blocks - 1),
+                   .block = number}};
+      ++number;
       x = variant.is_bottleneck ? bottleneck(graph, x, block_options, variant)
                                 : basic_block(graph, x, block_options);
       channels = variant.is_bottleneck ? 4 * width : width;
@@ -178,8 +193,9 @@ namespace lockstep {
 std::string stem_note(std::string_view name, const ModelOptions& options) {
   using models_detail::variants;
   const bool by_size = options.stem == Stem::standard || options.stem == Stem::deep;
-  if (!by_size || models_detail::is_large(options.image) ||
-      std::ranges::find(variants, name, &models_detail::Variant::name) == std::end(variants)) {
+  const auto* variant = std::ranges::find(variants, name, &models_detail::Variant::name);
+  if (!by_size || models_detail::is_large(options.image) || variant == std::end(variants) ||
+      !variant->has_full_stem) {
     return "";
   }
   const bool is_deep = options.stem == Stem::deep;
