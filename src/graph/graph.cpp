@@ -75,7 +75,9 @@ ValueId Graph::append(Op op) {
             .parameters = {},
             .statistics = {},
             .multiply_adds = defined.multiply_adds,
-            .function = std::move(defined.function)};
+            .function = std::move(defined.function),
+            .stage = stage_,
+            .block = block_};
   for (Parameter& parameter : defined.parameters) {
     node.parameters.push_back(static_cast<ParameterId>(parameters_.size()));
     parameters_.push_back(std::move(parameter));

@@ -114,6 +114,7 @@ ValueId stem(Graph& graph, const ModelOptions& options, bool usually_full) {
   const std::int64_t width = options.width == 0 ? 64 : options.width;
   const std::int64_t stride = full ? 2 : 1;
   const std::int64_t kernel = full ? 7 : 3;
+  graph.begin_stage();
   ValueId x = options.stem == Stem::deep ? deep_convolutions(graph, width, stride)
                                          : graph.conv2d(graph.input(), {.name = "conv1",
                                                                         .out_channels = width,
@@ -163,10 +164,11 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
   ValueId x = stem(graph, options, variant.has_full_stem && is_large(graph.image()));
   std::int64_t channels = base;
   const int blocks = std::accumulate(variant.blocks.begin(), variant.blocks.end(), 0);
-  int number = 0;
   for (int stage = 0; stage < 4; ++stage) {
+    graph.begin_stage();
     const std::int64_t width = base << stage;
     for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
+      const int number = graph.begin_block();
       const BlockOptions block_options{
           .name = fmt::format("layer{}.{}", stage + 1, block),
           .in_channels = channels,
@@ -176,12 +178,12 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
           .shortcut = options.shortcut,
           .drop = {.probability = options.stochastic_depth * number / (blocks - 1),
                    .block = number}};
-      ++number;
       x = variant.is_bottleneck ? bottleneck(graph, x, block_options, variant)
                                 : basic_block(graph, x, block_options);
       channels = variant.is_bottleneck ? 4 * width : width;
     }
   }
+  graph.end_blocks();
   classifier(graph, x, options);
   return graph;
 }

@@ -3,31 +3,29 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
-#include <string>
-#include <string_view>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
-/// "layer1.0.conv1" of "layer1.0.conv1.weight".
-std::string_view module_of(std::string_view name) {
-  return name.substr(0, name.rfind('.'));
-}
+/// What a layer forms a unit with: the rest of its stage or block; outside both, itself.
+struct Group {
+  int stage = -1;
+  int block = -1;
+  const Node* layer = nullptr;
+  friend bool operator==(const Group&, const Group&) = default;
+};
 
-/// "layer1.0" of "layer1.0.conv1" and "layer1.0.downsample.0", "layer1" by stage; a layer outside
-/// blocks is its own group.
-std::string_view group_of(std::string_view module, ShardUnit::By by) {
-  const std::size_t first = module.find('.');
-  if (by == ShardUnit::By::size || first == std::string_view::npos) return module;
-  const std::size_t second = module.find('.', first + 1);
-  const bool by_stage = by == ShardUnit::By::stage || second == std::string_view::npos;
-  return module.substr(0, by_stage ? first : second);
+/// By block, the layers of a stage outside its blocks are a group.
+Group group_of(const Node& node, ShardUnit::By by) {
+  if (by == ShardUnit::By::size || (node.stage < 0 && node.block < 0)) return {.layer = &node};
+  const bool by_stage = by == ShardUnit::By::stage && node.stage >= 0;
+  return {.stage = node.stage, .block = by_stage ? -1 : node.block};
 }
 
 /// Consecutive parameters of one group, in the graph's order.
 struct Run {
-  std::string_view group;
+  Group group;
   std::vector<std::size_t> parameters;
   std::int64_t values = 0;
   bool has_weight = false;
@@ -35,18 +33,22 @@ struct Run {
 
 std::vector<Run> runs_of(const Graph& graph, ShardUnit::By by) {
   std::vector<Run> runs;
-  for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
-    const Parameter& parameter = graph.parameters()[id];
-    const std::string_view group = group_of(module_of(parameter.name), by);
-    const bool is_norm = parameter.kind == ParameterKind::norm;
-    // A norm outside blocks joins the layer before it.
-    if (runs.empty() || (runs.back().group != group && !(is_norm && runs.back().has_weight))) {
-      runs.push_back({.group = group, .parameters = {}});
+  for (const Node& node : graph.nodes()) {
+    const Group group = group_of(node, by);
+    for (const ParameterId parameter_id : node.parameters) {
+      const auto id = static_cast<std::size_t>(parameter_id);
+      const Parameter& parameter = graph.parameters()[id];
+      const bool is_lone_norm = group.layer != nullptr && parameter.kind == ParameterKind::norm;
+      // A norm outside blocks joins the layer before it.
+      if (runs.empty() ||
+          (runs.back().group != group && !(is_lone_norm && runs.back().has_weight))) {
+        runs.push_back({.group = group, .parameters = {}});
+      }
+      Run& run = runs.back();
+      run.parameters.push_back(id);
+      run.values += parameter.shape.elements();
+      run.has_weight = run.has_weight || parameter.kind == ParameterKind::weight;
     }
-    Run& run = runs.back();
-    run.parameters.push_back(id);
-    run.values += parameter.shape.elements();
-    run.has_weight = run.has_weight || parameter.kind == ParameterKind::weight;
   }
   return runs;
 }

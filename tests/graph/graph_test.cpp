@@ -324,6 +324,50 @@ BOOST_AUTO_TEST_CASE(stochastic_depth_is_checked_and_listed_by_block) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ops_belong_to_the_block_and_stage_that_are_marked) {
+  const auto network = [](bool marks) {
+    Graph graph = small_graph();
+    const auto conv = [&graph](const char* name) {
+      graph.conv2d(0, {.name = name, .out_channels = 4, .padding = 1});
+    };
+    const auto block = [&](int number) {
+      if (marks) BOOST_TEST(graph.begin_block() == number);
+    };
+    conv("outside");
+    block(0);
+    conv("block");
+    conv("same block");
+    if (marks) graph.begin_stage();
+    conv("stage");
+    block(1);
+    conv("block of the stage");
+    block(2);
+    conv("next block of the stage");
+    if (marks) graph.begin_stage();
+    block(3);
+    conv("next stage");
+    if (marks) graph.end_blocks();
+    conv("after");
+    return graph;
+  };
+  const Graph graph = network(true);
+
+  std::vector<int> stages;
+  std::vector<int> blocks;
+  for (const Node& node : graph.nodes()) {
+    stages.push_back(node.stage);
+    blocks.push_back(node.block);
+  }
+
+  // The input and eight convolutions.
+  BOOST_TEST(stages == (std::vector<int>{-1, -1, -1, -1, 0, 0, 0, 1, -1}),
+             boost::test_tools::per_element());
+  BOOST_TEST(blocks == (std::vector<int>{-1, -1, 0, 0, -1, 1, 2, 3, -1}),
+             boost::test_tools::per_element());
+  BOOST_TEST(graph.fingerprint() == network(false).fingerprint());
+  BOOST_TEST(layer_difference(graph, network(false)) == "");
+}
+
 BOOST_AUTO_TEST_CASE(fingerprints_distinguish_networks) {
   const std::uint32_t print = one_block(1e-5, "conv").fingerprint();
 

@@ -234,6 +234,34 @@ BOOST_AUTO_TEST_CASE(stochastic_depth_grows_from_the_first_block_to_the_last) {
   BOOST_TEST(drop_probabilities(make_model("resnet50", {})).empty());
 }
 
+BOOST_AUTO_TEST_CASE(blocks_and_stages_are_torchvisions_and_stochastic_depth_drops_blocks) {
+  for (const std::string_view name : model_names()) {
+    const bool residual = name != "mlp" && name != "simple-cnn";
+    const Graph graph =
+        make_model(name, {.image = cifar, .stochastic_depth = residual ? 0.3 : 0.0});
+    std::map<int, std::string> blocks;  // "layer1.0", from the names of its parameters
+    std::map<int, std::string> stages;  // "layer1"
+    for (const Node& node : graph.nodes()) {
+      for (const ParameterId id : node.parameters) {
+        const std::string& parameter = graph.parameters()[static_cast<std::size_t>(id)].name;
+        const bool in_layer = parameter.starts_with("layer");
+        BOOST_TEST((node.block >= 0) == in_layer, name << " " << parameter);
+        if (!in_layer) continue;
+        const std::size_t dot = parameter.find('.');
+        const std::string stage = parameter.substr(0, dot);
+        const std::string block = parameter.substr(0, parameter.find('.', dot + 1));
+        BOOST_TEST(stages.try_emplace(node.stage, stage).first->second == stage);
+        BOOST_TEST(blocks.try_emplace(node.block, block).first->second == block);
+      }
+      const auto* norm = std::get_if<BatchNorm>(&node.op);
+      if (norm == nullptr || norm->options.drop.probability == 0) continue;
+      BOOST_TEST(norm->options.drop.block == node.block, name);
+    }
+    BOOST_TEST(stages.size() == (!residual ? 0U : name == "mini-resnet" ? 3U : 4U), name);
+    BOOST_TEST(blocks.size() == drop_probabilities(graph).size(), name);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(mini_resnet_has_three_stages_of_two_basic_blocks) {
   const Graph graph = make_model("mini-resnet", {.image = cifar, .classes = 10, .width = 16});
   const auto shape = shapes(graph);

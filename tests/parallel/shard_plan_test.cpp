@@ -31,6 +31,23 @@ std::map<int, std::vector<std::string>> names_by_unit(const Graph& graph, const 
   return names;
 }
 
+enum class Marks { none, blocks, stage };
+
+/// Two blocks that begin with a norm, between a convolution and a norm.
+Graph encoder(Marks marks) {
+  Graph graph("encoder", {.channels = 3, .height = 4, .width = 4}, 2);
+  if (marks == Marks::stage) graph.begin_stage();
+  ValueId x = graph.conv2d(graph.input(), {.name = "patches", .out_channels = 8, .kernel = 1});
+  for (const std::string name : {"encoder.layers.0", "encoder.layers.1"}) {
+    if (marks != Marks::none) graph.begin_block();
+    x = graph.batch_norm(x, {.name = name + ".ln"});
+    x = graph.conv2d(x, {.name = name + ".mlp", .out_channels = 8, .kernel = 1, .bias = true});
+  }
+  graph.end_blocks();
+  graph.batch_norm(x, {.name = "encoder.ln"});
+  return graph;
+}
+
 /// The arena's layout in an engine: last parameters first.
 ArenaLayout layout_of(const Graph& graph, const ShardUnit& unit, int ranks) {
   std::vector<ParameterId> ready(graph.parameters().size());
@@ -54,6 +71,49 @@ BOOST_AUTO_TEST_CASE(blocks_are_units_and_the_stem_includes_its_norm) {
   for (const std::string& name : units.at(3)) BOOST_TEST(name.starts_with("layer2.0."));
   const std::vector<std::string> head{"fc.weight", "fc.bias"};
   BOOST_TEST(units.rbegin()->second == head, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_deep_stem_is_one_unit) {
+  const Graph graph = make_model("resnet50", {.stem = Stem::deep});
+  for (const auto by : {ShardUnit::By::block, ShardUnit::By::stage}) {
+    const auto units = names_by_unit(graph, {.by = by});
+    BOOST_TEST(units.at(0).size() == 9U);  // three convolutions and three norms
+    BOOST_TEST(units.at(0).front() == "conv1.0.weight");
+    BOOST_TEST(units.at(1).front() == "layer1.0.conv1.weight");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(blocks_are_those_that_the_model_marks_whatever_its_names) {
+  using Units = std::map<int, std::vector<std::string>>;
+  const std::vector<std::string> norm{"encoder.ln.weight", "encoder.ln.bias"};
+  const auto names = [](const std::string& layer) {
+    return std::vector<std::string>{layer + ".ln.weight", layer + ".ln.bias", layer + ".mlp.weight",
+                                    layer + ".mlp.bias"};
+  };
+  const auto joined = [](std::vector<std::string> one, const std::vector<std::string>& other) {
+    one.insert(one.end(), other.begin(), other.end());
+    return one;
+  };
+  const std::vector<std::string> first = names("encoder.layers.0");
+  const std::vector<std::string> second = names("encoder.layers.1");
+
+  // A norm that begins a block belongs to the block.
+  BOOST_TEST((names_by_unit(encoder(Marks::blocks), {}) ==
+              Units{{0, {"patches.weight"}}, {1, first}, {2, joined(second, norm)}}));
+  BOOST_TEST((names_by_unit(encoder(Marks::blocks), {.by = ShardUnit::By::stage}) ==
+              names_by_unit(encoder(Marks::blocks), {})));
+  // Layers of a stage before its blocks are a unit.
+  BOOST_TEST((names_by_unit(encoder(Marks::stage), {}) ==
+              Units{{0, {"patches.weight"}}, {1, first}, {2, joined(second, norm)}}));
+  BOOST_TEST((names_by_unit(encoder(Marks::stage), {.by = ShardUnit::By::stage}) ==
+              Units{{0, joined({"patches.weight"}, joined(first, joined(second, norm)))}}));
+  // Without marks, each layer is one, with the norm after it.
+  for (const auto by : {ShardUnit::By::block, ShardUnit::By::stage}) {
+    BOOST_TEST((names_by_unit(encoder(Marks::none), {.by = by}) ==
+                Units{{0, joined({"patches.weight"}, {first[0], first[1]})},
+                      {1, joined({first[2], first[3]}, {second[0], second[1]})},
+                      {2, joined({second[2], second[3]}, norm)}}));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(adjacent_units_are_merged_last_first_up_to_a_limit) {

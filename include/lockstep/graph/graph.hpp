@@ -20,6 +20,8 @@ struct Node {
   std::vector<StatisticId> statistics;
   std::int64_t multiply_adds;
   std::string function;
+  int stage;  ///< number of its stage; -1: none
+  int block;  ///< number of its block; -1: none
 };
 
 /// A network as a list of ops in the order of computation. Each op adds one value, whose id is the
@@ -58,6 +60,18 @@ class Graph final {
   ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options) {
     return append(BinaryCrossEntropy{logits, options});
   }
+
+  /// Ops from here belong to a new block, which --shard gathers as a whole and stochastic depth
+  /// drops, up to the next block, stage or end_blocks(). Returns its number, from 0, for
+  /// StochasticDepth::block.
+  int begin_block() noexcept { return block_ = blocks_++; }
+  /// Ops from here, with the blocks that follow, belong to a new stage.
+  void begin_stage() noexcept {
+    stage_ = stages_++;
+    block_ = -1;
+  }
+  /// Ops from here belong to no block or stage.
+  void end_blocks() noexcept { stage_ = block_ = -1; }
 
   void set_lr_scale(ParameterId id, double lr_scale) {
     parameters_[static_cast<std::size_t>(id)].lr_scale = lr_scale;
@@ -100,6 +114,10 @@ class Graph final {
   std::vector<Node> nodes_;
   std::vector<Parameter> parameters_;
   std::vector<RunningStatistic> statistics_;
+  int stages_ = 0;  ///< begun so far
+  int blocks_ = 0;
+  int stage_ = -1;  ///< of the next op; -1: none
+  int block_ = -1;
 };
 
 /// Why two networks cannot use the same parameters, as one architecture can for two sizes of

@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-/// The unit of each parameter of the graph. A unit is a residual block (or a layer outside blocks),
-/// a stage, or consecutive layers of at least `unit.smallest` values; norms join their layer. Pure.
+/// The unit of each parameter of the graph. A unit is a block that the model marks, the rest of its
+/// stage, or a layer outside both; a stage; or consecutive layers of at least `unit.smallest`
+/// values. A norm outside blocks joins the layer before it. Pure.
 [[nodiscard]] std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit);
 
 /// Merges adjacent units, last first (backward's order), up to `most` parameters. Pure.
