@@ -60,10 +60,10 @@ const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string
   return *found->second;
 }
 
-/// Name prefix of the network's last linear layer, such as "fc.".
-std::string head_prefix(const Graph& graph) {
+/// Parameters of the network's last linear layer.
+std::span<const ParameterId> head_of(const Graph& graph) {
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
-    if (const auto* linear = std::get_if<Linear>(&node->op)) return linear->options.name + ".";
+    if (std::holds_alternative<Linear>(node->op)) return node->parameters;
   }
   return {};
 }
@@ -140,11 +140,14 @@ TensorValues stored_parameters(const CheckpointReader& reader, const Graph& grap
   const char* const group = group_of(options.from);
   const Tensors& tensors = tensors_of(reader, options.from);
   const TensorIndex index = index_of(tensors);
-  const std::string kept = options.head == InitHead::fresh ? head_prefix(graph) : std::string();
+  const std::span fresh =
+      options.head == InitHead::fresh ? head_of(graph) : std::span<const ParameterId>();
   Places places;
+  places.reserve(graph.parameters().size());
   for (const Parameter& parameter : graph.parameters()) {
-    const bool is_kept = !kept.empty() && parameter.name.starts_with(kept);
-    places.push_back(is_kept ? nullptr : &find(index, parameter.name, parameter.shape, group));
+    const auto id = static_cast<ParameterId>(places.size());
+    const bool is_fresh = std::ranges::find(fresh, id) != fresh.end();
+    places.push_back(is_fresh ? nullptr : &find(index, parameter.name, parameter.shape, group));
   }
   if (options.head == InitHead::keep) require_known_tensors(tensors, group, graph);
   return values_of(reader, group, std::move(places), std::move(options.otherwise));
@@ -195,17 +198,22 @@ std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader
   const char* const group = group_of(from);
   const TensorIndex index = index_of(tensors_of(reader, from));
   std::vector<std::vector<float>> all;
+  all.reserve(graph.statistics().size());
   for (const RunningStatistic& statistic : graph.statistics()) {
     const Shape shape{statistic.channels};
     all.push_back(reader.read(group, find(index, statistic.name, shape, group)));
-    if (!statistic.name.ends_with("running_var")) continue;
-    const auto negative = std::ranges::find_if(all.back(), [](float value) { return value < 0; });
-    if (negative == all.back().end()) continue;
+  }
+  for (const Node& node : graph.nodes()) {
+    if (node.statistics.empty()) continue;
+    const auto variance = static_cast<std::size_t>(node.statistics[1]);
+    const auto& values = all[variance];
+    const auto negative = std::ranges::find_if(values, [](float value) { return value < 0; });
+    if (negative == values.end()) continue;
     fail(
         ExitStatus::bad_input,
         "{}/{} has the value {} (a variance is not negative; outputs would be NaN); write the file "
         "again",
-        group, statistic.name, *negative);
+        group, graph.statistics()[variance].name, *negative);
   }
   return all;
 }
