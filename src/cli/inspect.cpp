@@ -35,6 +35,7 @@ struct InspectArguments {
   std::optional<ShardMode> shard;        ///< nullopt: all modes
   std::string engine;                    ///< "cpu", "gpu"; empty: neither
   std::string gpu = "h100";              ///< of a prediction
+  bool step = false;
   bool verify = false;
   bool manifest = false;
   std::string output;  ///< of the manifest; empty: standard output
@@ -105,6 +106,11 @@ OptionTable<InspectArguments> inspect_options() {
             .unit = ""})
       .add(&InspectArguments::gpu,
            {.name = "gpu", .help = "with --engine gpu: a100, h100, h200 or b200", .unit = ""})
+      .add(&InspectArguments::step,
+           {.name = "step",
+            .help = "list the ops of a rank's micro-step: what each reads, writes and sends (with "
+                    "--ranks, --shard, --batch-size, --precision)",
+            .unit = ""})
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},
             {.name = "recompute"},
@@ -329,6 +335,15 @@ Report inspect_network(const InspectArguments& arguments) {
         convolutions);
     report.json["engine"] = engine.json;
     report.text += "\n" + engine.text;
+  }
+  if (arguments.step) {
+    Config listed = config;
+    listed.shard = arguments.shard.value_or(ShardMode::none);
+    validate_communication_dtypes(listed);
+    const Report step =
+        inspect_step(graph, listed, std::max(1, static_cast<int>(arguments.ranks)));
+    report.json["step"] = step.json;
+    report.text += "\n" + step.text;
   }
   if (arguments.ranks > 0) {
     config.shard = ShardMode::full;  // validates for a sharded mode, as all rows but the first are

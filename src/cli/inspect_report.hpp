@@ -46,6 +46,9 @@ struct MemoryQuestion {
 /// shard_group). Activations and gathered units are those of the CPU engine.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
+/// The list of ops of one rank's micro-step, with the configuration's collectives.
+[[nodiscard]] Report inspect_step(const Graph& graph, const Config& config, int ranks);
+
 struct EngineQuestion {
   Precision precision = Precision::fp32;
   int threads = 0;

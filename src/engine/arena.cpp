@@ -62,13 +62,11 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
 }
 
 ArenaLayout lay_out_without_padding(const Graph& graph, const UnitRule& rule) {
-  std::vector<ParameterId> ready(graph.parameters().size());
-  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
   const auto size_of = [&graph](ParameterId id) {
     return static_cast<std::size_t>(
         graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
   };
-  return lay_out(graph, ready, size_of, rule);
+  return lay_out(graph, gradient_order(graph), size_of, rule);
 }
 
 std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
@@ -86,6 +84,20 @@ std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
         view < layout.views.size() ? layout.views[view].offset : layout.size();
   }
   return filled;
+}
+
+StepUnits step_units(const ArenaLayout& layout, const Graph& graph) {
+  StepUnits units{.unit_of = std::vector<std::size_t>(graph.parameters().size()),
+                  .filled_after = filled_after_each(layout, gradient_order(graph))};
+  for (const ArenaUnit& unit : layout.units) {
+    units.ends.push_back(unit.end);
+    units.stays.push_back(unit.in_fp32);
+  }
+  for (const ArenaView& view : layout.views) {
+    units.unit_of[static_cast<std::size_t>(view.parameter)] = static_cast<std::size_t>(
+        std::ranges::upper_bound(units.ends, view.offset) - units.ends.begin());
+  }
+  return units;
 }
 
 }  // namespace lockstep

@@ -24,7 +24,9 @@ class Differentiation final {
     const StepValueId logits = graph_.logits();
     const StepValueId first = make_gradient(logits);
     const std::size_t forward = steps_.ops.size();
-    steps_.ops.push_back({.kind = StepOp::Kind::loss_gradient, .output = first});
+    steps_.ops.push_back({.kind = StepOp::Kind::loss_gradient,
+                          .node = static_cast<ValueId>(graph_.nodes().size() - 1),
+                          .output = first});
     contribute(logits, first);
     for (std::size_t i = forward; i-- > 0;) {
       if (steps_.ops[i].kind == StepOp::Kind::forward) differentiate(i);
@@ -42,7 +44,8 @@ class Differentiation final {
     if (op.fused.only_statistics) return contribute(op.inputs[0], take(*op.output, false)[0]);
     const bool is_norm = std::holds_alternative<BatchNorm>(node.op);
     const std::span<const GradientOp> rule = rule_of(node.op);
-    Ids arrived = take(*op.output, is_norm || (fusions_.relu_takes_sums && is_relu(node, op)));
+    const bool adds = is_norm ? !op.fused.pool : fusions_.relu_takes_sums && is_relu(node, op);
+    Ids arrived = take(*op.output, adds);
     if (op.fused.relu && !is_norm) arrived = {emit_relu(op, std::move(arrived))};
     if (rule.empty()) {
       for (const StepValueId input : op.inputs) contribute(input, arrived[0]);

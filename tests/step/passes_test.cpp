@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(backward_reads_what_the_derivatives_name) {
   const Graph graph = residual();
   BOOST_TEST(from(step_text(training(graph), graph), "loss") ==
              "loss softmax_cross_entropy_11: fc -> \n"
-             "gradient of the loss input_0:  -> d fc\n"
+             "gradient of the loss softmax_cross_entropy_11:  -> d fc\n"
              "weight gradient fc: flatten_9, d fc -> \n"
              "data gradient fc: d fc -> d flatten_9\n"
              "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(backward_computes_norms_again_before_it_reads_them) {
              "forward flatten_9: global_avg_pool_8 -> flatten_9\n"
              "forward fc: flatten_9 -> fc\n"
              "loss softmax_cross_entropy_11: fc -> \n"
-             "gradient of the loss input_0:  -> d fc\n"
+             "gradient of the loss softmax_cross_entropy_11:  -> d fc\n"
              "weight gradient fc: flatten_9, d fc -> \n"
              "data gradient fc: d fc -> d flatten_9\n"
              "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(units_are_gathered_ahead_and_reduced_when_complete) {
              "forward fc2: fc1 -> fc2\n"
              "loss softmax_cross_entropy_5: fc2 -> \n"
              "start of a gather unit 1:  -> \n"
-             "gradient of the loss input_0:  -> d fc2\n"
+             "gradient of the loss softmax_cross_entropy_5:  -> d fc2\n"
              "weight gradient fc2: fc1, d fc2 -> \n"
              "start of a reduction unit 0:  -> \n"
              "data gradient fc2: d fc2 -> d fc1\n"
@@ -303,7 +303,7 @@ BOOST_AUTO_TEST_CASE(units_that_are_held_are_awaited_by_forward_alone) {
                        "wait for a gather unit 0:  -> \n"
                        "forward fc: flatten_2 -> fc\n"
                        "loss softmax_cross_entropy_4: fc -> \n"
-                       "gradient of the loss input_0:  -> d fc\n") == 0U);
+                       "gradient of the loss softmax_cross_entropy_4:  -> d fc\n") == 0U);
   BOOST_TEST(from(text, "gradient of").find("unit") == std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/graph/graph.hpp"
+#include "lockstep/step/step_graph.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -67,13 +68,15 @@ inline constexpr std::size_t arena_alignment = 16;  ///< in values; 64 bytes
                                   const std::function<std::size_t(ParameterId)>& size_of,
                                   const UnitRule& rule = {});
 
-/// The layout for backward in the reverse order of the graph's parameters, without an engine's
-/// padding: for predictions without an engine.
+/// The layout without an engine's padding: for predictions without an engine.
 [[nodiscard]] ArenaLayout lay_out_without_padding(const Graph& graph, const UnitRule& rule);
 
 /// By parameter: the end of the arena prefix that is final once the gradients of this parameter and
 /// of all before it in `ready` are final.
 [[nodiscard]] std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
                                                          const std::vector<ParameterId>& ready);
+
+/// A layout's units for shard(), which no collective touches yet.
+[[nodiscard]] StepUnits step_units(const ArenaLayout& layout, const Graph& graph);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/engine/arena.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <vector>
@@ -40,8 +41,20 @@ struct StepPlanOptions {
   double images_per_second = 0;
 };
 
+/// A rank's micro-step with its collectives, as an engine without fusions lists it. Units are those
+/// of --shard, or the buckets of gradients that are reduced together.
+struct ParallelSteps {
+  StepGraph steps;
+  StepUnits units;
+  std::vector<std::size_t> sizes;  ///< by unit, in values
+  std::vector<bool> in_fp32;       ///< by unit: gathered in fp32 whatever the parameters' type
+};
+/// `shard_group`: ranks over which the state is sharded.
+[[nodiscard]] ParallelSteps parallel_steps(const Config& config, const Graph& graph,
+                                           int shard_group);
+
 /// Plans a step from bucket_plan, the units and the data types of the run's configuration. Forward
-/// takes a third of a micro-step and backward two; within them, layers take time in proportion to
+/// takes a third of a micro-step and backward two; within them, ops take time in proportion to
 /// their multiply-adds. Reads from config: shard, shard_group, shard_unit, bucket_mb, accumulate,
 /// batch_size, batch_norm, precision and the communication data types. Synchronised norms sum 2 C +
 /// 1 values in fp64 forward, and 2 C in fp32 backward, as on GPUs. Pure.

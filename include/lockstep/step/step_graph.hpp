@@ -94,7 +94,7 @@ struct Fusions {
 /// reader: the other operand is then available.
 [[nodiscard]] StepGraph fuse(StepGraph steps, const Graph& graph, const Fusions& fusions);
 
-/// Appends backward. A norm's gradient computes the sum of the last two addends that arrive.
+/// Appends backward. A norm's gradient, without a pool, adds the last two addends that arrive.
 [[nodiscard]] StepGraph differentiate(StepGraph steps, const Graph& graph, const Fusions& fusions);
 
 /// Lets backward compute again what cheap ops can compute from values that it reads anyway.

@@ -83,6 +83,7 @@ class ConvolutionLowering final : public Lowering {
     if (op.gradient.of_parameters) {
       const Tensor x = gather_ ? gathered_ : builder.value(op.inputs[0]);
       if (!builder.is_frozen(parameters_[0])) emit_weight_gradient(builder, x, dy);
+      builder.complete(parameters_[0]);  // may free its buffer before the bias needs one
       if (options_.bias && !builder.is_frozen(parameters_[1])) emit_bias_gradient(builder, dy);
       return;
     }

@@ -50,18 +50,11 @@ StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const Pa
   if (options.training) steps = differentiate(std::move(steps), graph, rules.fusions);
   if (options.training && rules.recomputes) steps = recompute(std::move(steps), graph);
   if (options.exchange == nullptr) return steps;
-  StepUnits units{.gathers = !arena.holds_parameters(),
-                  .awaits = rules.awaits_units,
-                  .reduces = options.training && !arena.holds_gradients(),
-                  .reductions_in_flight = UnitExchange::reductions_in_flight};
-  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
-    units.unit_of.push_back(arena.unit_of(static_cast<ParameterId>(i)));
-    units.filled_after.push_back(arena.filled_after(static_cast<ParameterId>(i)));
-  }
-  for (const ArenaUnit& unit : arena.layout().units) {
-    units.ends.push_back(unit.end);
-    units.stays.push_back(unit.in_fp32);
-  }
+  StepUnits units = step_units(arena.layout(), graph);
+  units.gathers = !arena.holds_parameters();
+  units.awaits = rules.awaits_units;
+  units.reduces = options.training && !arena.holds_gradients();
+  units.reductions_in_flight = UnitExchange::reductions_in_flight;
   return shard(std::move(steps), graph, units);
 }
 
