@@ -250,41 +250,41 @@ std::size_t parse_choice(const OptionSpec& spec, const std::string& text) {
   return static_cast<std::size_t>(found - spec.choices.begin());
 }
 
-std::string print_option(const OptionSpec&, const std::string& value) {
+std::string print_option(const std::string& value) {
   return value;
 }
-std::string print_option(const OptionSpec&, std::int64_t value) {
+std::string print_option(std::int64_t value) {
   return std::to_string(value);
 }
-std::string print_option(const OptionSpec&, double value) {
+std::string print_option(double value) {
   return fmt::format("{}", value);
 }
-std::string print_option(const OptionSpec&, bool value) {
+std::string print_option(bool value) {
   return value ? "true" : "false";
 }
-std::string print_option(const OptionSpec&, const std::vector<double>& value) {
+std::string print_option(const std::vector<double>& value) {
   return fmt::format("{}", fmt::join(value, ","));
 }
-std::string print_option(const OptionSpec&, const std::vector<std::string>& value) {
+std::string print_option(const std::vector<std::string>& value) {
   return fmt::format("{}", fmt::join(value, ","));
 }
-std::string print_option(const OptionSpec&, const std::vector<LrScale>& value) {
+std::string print_option(const std::vector<LrScale>& value) {
   std::vector<std::string> factors;
   factors.reserve(value.size());
   for (const LrScale& each : value)
     factors.push_back(fmt::format("{}={}", each.pattern, each.factor));
   return fmt::format("{}", fmt::join(factors, ","));
 }
-std::string print_option(const OptionSpec&, const SaveInterval& value) {
+std::string print_option(const SaveInterval& value) {
   if (value.automatic) return "auto";
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : std::to_string(value.steps);
 }
 
-std::string print_option(const OptionSpec&, const TimeSpan& value) {
+std::string print_option(const TimeSpan& value) {
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : "0";
 }
 
-std::string print_option(const OptionSpec&, const ShardUnit& value) {
+std::string print_option(const ShardUnit& value) {
   switch (value.by) {
     case ShardUnit::By::stage:
       return "stage";
@@ -298,11 +298,11 @@ std::string print_option(const OptionSpec&, const ShardUnit& value) {
   return "auto";
 }
 
-std::string print_option(const OptionSpec&, const StepRange& value) {
+std::string print_option(const StepRange& value) {
   return value == StepRange{} ? "" : fmt::format("{}:{}", value.first, value.last);
 }
 
-std::string print_option(const OptionSpec&, const std::vector<ImageSizeChange>& value) {
+std::string print_option(const std::vector<ImageSizeChange>& value) {
   std::vector<std::string> changes;
   changes.reserve(value.size());
   for (const auto& [size, epoch] : value) changes.push_back(fmt::format("{}@{}", size, epoch));

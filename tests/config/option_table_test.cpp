@@ -27,12 +27,11 @@ struct Tea {
 OptionTable<Tea> tea_options() {
   OptionTable<Tea> table;
   table.group("Tea")
-      .add(&Tea::leaf,
-           {.name = "leaf", .help = "what is steeped", .unit = "", .choices = {"green", "black"}})
-      .add(&Tea::cups, {.name = "cups", .help = "how many", .unit = "", .min = 1, .max = 9})
+      .add(&Tea::leaf, {.name = "leaf", .help = "what is steeped", .choices = {"green", "black"}})
+      .add(&Tea::cups, {.name = "cups", .help = "how many", .min = 1, .max = 9})
       .add(&Tea::minutes, {.name = "minutes", .help = "how long", .unit = "minutes", .min = 0})
-      .add(&Tea::sugar, {.name = "sugar", .help = "with sugar", .unit = ""})
-      .add(&Tea::pot, {.name = "pot", .help = "in a pot", .unit = ""});
+      .add(&Tea::sugar, {.name = "sugar", .help = "with sugar"})
+      .add(&Tea::pot, {.name = "pot", .help = "in a pot"});
   return table;
 }
 
@@ -185,8 +184,8 @@ OptionTable<Tray> tray_options() {
       .add(&Tray::tea, tea_options(),
            {{.name = "leaf"}, {.name = "cups", .help = "of the tray", .min = 2}, {.name = "pot"}})
       .add(&Tray::spare, "none",
-           {.name = "spare", .help = "in reserve", .unit = "", .choices = {"green", "black"}})
-      .add(&Tray::cover, "auto", {.name = "cover", .help = "over it", .unit = ""});
+           {.name = "spare", .help = "in reserve", .choices = {"green", "black"}})
+      .add(&Tray::cover, "auto", {.name = "cover", .help = "over it"});
   return table;
 }
 

@@ -65,18 +65,15 @@ template <typename Struct>
 class OptionTable final {
  public:
   OptionTable& group(const std::string& title) {
-    entries_.push_back({.spec = {.name = "", .help = title, .unit = ""},
-                        .is_switch = false,
-                        .is_integer = false,
-                        .set = {},
-                        .get = {}});
+    entries_.push_back(
+        {.spec = {.help = title}, .is_switch = false, .is_integer = false, .set = {}, .get = {}});
     return *this;
   }
 
   template <typename T>
-  OptionTable& add(T Struct::*member, const OptionSpec& spec) {
+  OptionTable& add(T Struct::*member, OptionSpec spec) {
     entries_.push_back(
-        {.spec = spec,
+        {.spec = std::move(spec),
          .is_switch = std::is_same_v<T, bool>,
          .is_integer = std::is_same_v<T, std::int64_t>,
          .set =
@@ -92,10 +89,18 @@ class OptionTable final {
                if constexpr (std::is_enum_v<T>) {
                  return own.choices[static_cast<std::size_t>(source.*member)];
                } else {
-                 return print_option(own, source.*member);
+                 return print_option(source.*member);
                }
              }});
     return *this;
+  }
+
+  /// The same; `spec` is what else there is to say than name and help.
+  template <typename T>
+  OptionTable& add(T Struct::*member, const char* name, const char* help, OptionSpec spec = {}) {
+    spec.name = name;
+    spec.help = help;
+    return add(member, std::move(spec));
   }
 
   /// Adds an enum's option that also takes the word `absent`, for nullopt; or a switch, which is

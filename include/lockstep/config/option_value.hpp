@@ -13,9 +13,9 @@ namespace lockstep {
 
 /// An option's name, help and valid values.
 struct OptionSpec {
-  std::string name;  ///< with hyphens, without the leading two
-  std::string help;
-  std::string unit;  ///< "epochs", "MiB"; may be empty
+  std::string name = {};  ///< with hyphens, without the leading two
+  std::string help = {};
+  std::string unit = {};  ///< "epochs", "MiB"; may be empty
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;                 ///< min itself is excluded
@@ -39,20 +39,18 @@ void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& va
 void parse_option(const OptionSpec& spec, const std::string& text, StepRange& value);
 void parse_option(const OptionSpec& spec, const std::string& text,
                   std::vector<ImageSizeChange>& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const std::string& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, std::int64_t value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, double value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, bool value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const std::vector<double>& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec,
-                                       const std::vector<std::string>& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const std::vector<LrScale>& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const SaveInterval& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const TimeSpan& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const ShardUnit& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec, const StepRange& value);
-[[nodiscard]] std::string print_option(const OptionSpec& spec,
-                                       const std::vector<ImageSizeChange>& value);
+[[nodiscard]] std::string print_option(const std::string& value);
+[[nodiscard]] std::string print_option(std::int64_t value);
+[[nodiscard]] std::string print_option(double value);
+[[nodiscard]] std::string print_option(bool value);
+[[nodiscard]] std::string print_option(const std::vector<double>& value);
+[[nodiscard]] std::string print_option(const std::vector<std::string>& value);
+[[nodiscard]] std::string print_option(const std::vector<LrScale>& value);
+[[nodiscard]] std::string print_option(const SaveInterval& value);
+[[nodiscard]] std::string print_option(const TimeSpan& value);
+[[nodiscard]] std::string print_option(const ShardUnit& value);
+[[nodiscard]] std::string print_option(const StepRange& value);
+[[nodiscard]] std::string print_option(const std::vector<ImageSizeChange>& value);
 /// Index of `text` in spec.choices.
 [[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
 
