@@ -82,7 +82,8 @@ void read_pieces(const Source& source, const std::string& object, const Take& ta
     }
     take(piece);
   }
-  check_checksum(source, h5::read_uint32(dataset, format::checksum), checksum, object);
+  check_checksum(source, h5::read_number<std::uint32_t>(dataset, format::checksum), checksum,
+                 object);
   if (bad) {
     fail(ExitStatus::bad_input,
          "{}:{} holds a value that is not finite at element {} (training cannot resume from it); "
@@ -103,27 +104,22 @@ std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const s
   return tensors;
 }
 
-void read_field(const h5::Object& group, const char* name, std::optional<std::int64_t>& value) {
-  value = h5::read_int64(group, name);
-}
-void read_field(const h5::Object& group, const char* name, std::optional<std::uint32_t>& value) {
-  value = h5::read_uint32(group, name);
-}
-void read_field(const h5::Object& group, const char* name, std::optional<double>& value) {
-  value = h5::read_double(group, name);
-}
-void read_field(const h5::Object& group, const char* name, std::optional<std::string>& value) {
-  value = h5::read_string(group, name);
+template <typename T>
+std::optional<T> read_field(const h5::Object& group, const char* name) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return h5::read_string(group, name);
+  } else {
+    return h5::read_number<T>(group, name);
+  }
 }
 
 TrainingState read_state(const Source& source, const h5::Object& group) {
   TrainingState state;
   format::visit_fields(state, [&]<typename T>(const char* name, T& field) {
     if constexpr (std::is_same_v<T, std::optional<std::string>>) {
-      read_field(group, name, field);
+      field = read_field<std::string>(group, name);
     } else {
-      std::optional<T> value;
-      read_field(group, name, value);
+      std::optional<T> value = read_field<T>(group, name);
       if (!value) {
         fail(ExitStatus::bad_input,
              "{}:/state has no attribute {} (it is not complete); use --init-from, or another file",
@@ -132,8 +128,8 @@ TrainingState read_state(const Source& source, const h5::Object& group) {
       field = std::move(*value);
     }
   });
-  check_checksum(source, h5::read_uint32(group, format::checksum), format::state_checksum(state),
-                 "/state");
+  check_checksum(source, h5::read_number<std::uint32_t>(group, format::checksum),
+                 format::state_checksum(state), "/state");
   return state;
 }
 
@@ -143,7 +139,8 @@ void check_format(const Source& source) {
     fail(ExitStatus::bad_input, "{} is not a checkpoint (its format is {}, not {}); check the path",
          source.path, *found, format::format);
   }
-  const std::int64_t version = h5::read_int64(source.file, "version").value_or(format::version);
+  const std::int64_t version =
+      h5::read_number<std::int64_t>(source.file, "version").value_or(format::version);
   if (version < 1 || version > format::version) {
     fail(ExitStatus::bad_input,
          "{} has version {} of the format (this program reads 1 to {}); use a newer program",
@@ -159,9 +156,9 @@ void check_format(const Source& source) {
 
 /// nullopt unless the file has all three attributes.
 std::optional<ImageShape> read_image(const Source& source) {
-  const auto channels = h5::read_int64(source.file, "image_channels");
-  const auto height = h5::read_int64(source.file, "image_height");
-  const auto width = h5::read_int64(source.file, "image_width");
+  const auto channels = h5::read_number<std::int64_t>(source.file, "image_channels");
+  const auto height = h5::read_number<std::int64_t>(source.file, "image_height");
+  const auto width = h5::read_number<std::int64_t>(source.file, "image_width");
   if (!channels || !height || !width) return std::nullopt;
   if (*channels < 1 || *height < 1 || *width < 1) {
     fail(ExitStatus::bad_input,
@@ -176,7 +173,7 @@ CheckpointInfo read_info(const Source& source) {
   CheckpointInfo info;
   info.mean = h5::read_floats(source.file, "mean").value_or(std::vector<float>());
   info.std = h5::read_floats(source.file, "std").value_or(std::vector<float>());
-  info.classes = h5::read_int64(source.file, "classes").value_or(0);
+  info.classes = h5::read_number<std::int64_t>(source.file, "classes").value_or(0);
   info.class_names =
       h5::read_strings(source.file, "class_names").value_or(std::vector<std::string>());
   const auto names = static_cast<std::int64_t>(info.class_names.size());

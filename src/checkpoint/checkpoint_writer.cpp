@@ -58,7 +58,7 @@ void check(const StoredTensor& stored) {
 }
 
 void write_pieces(const h5::Dataset& dataset, const NamedTensor& tensor, const Pace& pace) {
-  const std::int64_t rows = tensor.shape[0];
+  const std::int64_t rows = tensor.shape.rank() == 0 ? 1 : tensor.shape[0];
   const std::int64_t row = rows == 0 ? 0 : static_cast<std::int64_t>(tensor.values.size()) / rows;
   const auto row_bytes = static_cast<std::int64_t>(sizeof(float)) * row;
   const std::int64_t rows_a_piece =
@@ -76,14 +76,9 @@ void write_pieces(const h5::Dataset& dataset, const NamedTensor& tensor, const P
 void write_tensor(const h5::Group& parent, const NamedTensor& tensor, const Pace& pace) {
   const std::vector<std::uint64_t> dims(tensor.shape.extents().begin(),
                                         tensor.shape.extents().end());
-  h5::Dataset dataset;
-  if (dims.empty()) {
-    dataset = h5::write_dataset<float>(parent, tensor.name, dims, tensor.values);
-  } else {
-    dataset = h5::create_dataset<float>(parent, tensor.name, dims);
-    write_pieces(dataset, tensor, pace);
-  }
-  h5::write_uint32(dataset, format::checksum, format::values_checksum(tensor.values));
+  const h5::Dataset dataset = h5::create_dataset<float>(parent, tensor.name, dims);
+  write_pieces(dataset, tensor, pace);
+  h5::write_number(dataset, format::checksum, format::values_checksum(tensor.values));
 }
 
 void write_tensors(const h5::File& file, const NextTensor& next, const Pace& pace) {
@@ -101,32 +96,28 @@ void write_tensors(const h5::File& file, const NextTensor& next, const Pace& pac
   }
 }
 
-void write_field(h5::Location group, const char* name, std::int64_t value) {
-  h5::write_int64(group, name, value);
-}
-void write_field(h5::Location group, const char* name, std::uint32_t value) {
-  h5::write_uint32(group, name, value);
-}
-void write_field(h5::Location group, const char* name, double value) {
-  h5::write_double(group, name, value);
-}
-void write_field(h5::Location group, const char* name, const std::string& value) {
-  h5::write_string(group, name, value);
+template <typename T>
+void write_field(h5::Location group, const char* name, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    h5::write_string(group, name, value);
+  } else {
+    h5::write_number(group, name, value);
+  }
 }
 
 void write_file(const TemporaryFile& target, const CheckpointInfo& info, const NextTensor& next,
                 const Pace& pace) {
   h5::File file = h5::create_file(target.path(), target.file());
   h5::write_string(file, "format", format::format);
-  h5::write_int64(file, "version", format::version);
-  h5::write_int64(file, "classes", info.classes);
+  h5::write_number(file, "version", format::version);
+  h5::write_number(file, "classes", info.classes);
   h5::write_floats(file, "mean", info.mean);
   h5::write_floats(file, "std", info.std);
   h5::write_strings(file, "class_names", info.class_names);
   if (info.image) {
-    h5::write_int64(file, "image_channels", info.image->channels);
-    h5::write_int64(file, "image_height", info.image->height);
-    h5::write_int64(file, "image_width", info.image->width);
+    h5::write_number(file, "image_channels", info.image->channels);
+    h5::write_number(file, "image_height", info.image->height);
+    h5::write_number(file, "image_width", info.image->width);
   }
   write_tensors(file, next, pace);
   if (info.state) {
@@ -138,7 +129,7 @@ void write_file(const TemporaryFile& target, const CheckpointInfo& info, const N
         write_field(state, name, value);
       }
     });
-    h5::write_uint32(state, format::checksum, format::state_checksum(*info.state));
+    h5::write_number(state, format::checksum, format::state_checksum(*info.state));
   }
   h5::close_written(std::move(file));
   // Opening the file checks its length against its header.

@@ -152,11 +152,12 @@ void read_attributes(const h5::Object& file, const std::string& path, ShardHeade
          "the path",
          path, format->substr(0, 64));
   }
-  if (const auto version = h5::read_int64(file, "version"); version && *version != 1) {
+  if (const auto version = h5::read_number<std::int64_t>(file, "version");
+      version && *version != 1) {
     fail(ExitStatus::bad_input, "{}: shard version {} (this program reads 1); use a newer lockstep",
          path, *version);
   }
-  header.classes = h5::read_int64(file, "classes");
+  header.classes = h5::read_number<std::int64_t>(file, "classes");
   if (header.classes && (*header.classes < 1 || *header.classes > max_classes)) {
     fail(ExitStatus::bad_input, "{}: attribute classes is {} (it must be 1 to {}); fix it", path,
          *header.classes, max_classes);
@@ -177,7 +178,7 @@ void read_attributes(const h5::Object& file, const std::string& path, ShardHeade
     check_statistic(path, "std", *std, header);
     header.std = std::move(*std);
   }
-  header.short_side = h5::read_int64(file, "short_side").value_or(0);
+  header.short_side = h5::read_number<std::int64_t>(file, "short_side").value_or(0);
   if (header.short_side < 0) {
     fail(ExitStatus::bad_input, "{}: attribute short_side is {} (pixels, 0 if unknown); fix it",
          path, header.short_side);

@@ -165,14 +165,14 @@ void finish_shard(const TemporaryFile& shard, const ShardAttributes& attributes)
   }
   h5::File file = h5::open_for_update(shard.path(), shard.file());
   h5::write_string(file, "format", "lockstep-shard");
-  h5::write_int64(file, "version", 1);
-  h5::write_int64(file, "classes", attributes.classes);
+  h5::write_number<std::int64_t>(file, "version", 1);
+  h5::write_number(file, "classes", attributes.classes);
   if (!attributes.class_names.empty()) {
     h5::write_strings(file, "class_names", attributes.class_names);
   }
   h5::write_floats(file, "mean", attributes.mean);
   h5::write_floats(file, "std", attributes.std);
-  if (attributes.short_side > 0) h5::write_int64(file, "short_side", attributes.short_side);
+  if (attributes.short_side > 0) h5::write_number(file, "short_side", attributes.short_side);
   h5::close_written(std::move(file));
 }
 

@@ -64,21 +64,6 @@ void require_number(const OpenAttribute& a, TypeClass wanted) {
        to_string(a.type.element), wanted == TypeClass::integer ? "an integer" : "a number");
 }
 
-template <typename T>
-std::optional<T> read_number(const Object& object, const std::string& name) {
-  const auto opened = open_attribute(object, name);
-  if (!opened) return std::nullopt;
-  require_number(*opened, std::is_floating_point_v<T> ? TypeClass::floating : TypeClass::integer);
-  if (opened->extent.elements != 1) {
-    fail(ExitStatus::bad_input,
-         "{} holds {} values, not one (a single value is expected); write it again", opened->object,
-         opened->extent.elements);
-  }
-  T value{};
-  convert<T>(opened->values, opened->type.element, std::span(&value, 1));
-  return value;
-}
-
 void check_length(std::size_t bytes, const std::string& object) {
   if (bytes > max_string_bytes) {
     fail(ExitStatus::bad_input,
@@ -132,18 +117,24 @@ bool has_attribute(const Object& object, const std::string& name) {
   return std::ranges::find(attributes, name, &StoredAttribute::name) != attributes.end();
 }
 
-std::optional<std::int64_t> read_int64(const Object& object, const std::string& name) {
-  return read_number<std::int64_t>(object, name);
+template <typename T>
+std::optional<T> read_number(const Object& object, const std::string& name) {
+  const auto opened = open_attribute(object, name);
+  if (!opened) return std::nullopt;
+  require_number(*opened, std::is_floating_point_v<T> ? TypeClass::floating : TypeClass::integer);
+  if (opened->extent.elements != 1) {
+    fail(ExitStatus::bad_input,
+         "{} holds {} values, not one (a single value is expected); write it again", opened->object,
+         opened->extent.elements);
+  }
+  T value{};
+  convert<T>(opened->values, opened->type.element, std::span(&value, 1));
+  return value;
 }
-std::optional<std::uint64_t> read_uint64(const Object& object, const std::string& name) {
-  return read_number<std::uint64_t>(object, name);
-}
-std::optional<std::uint32_t> read_uint32(const Object& object, const std::string& name) {
-  return read_number<std::uint32_t>(object, name);
-}
-std::optional<double> read_double(const Object& object, const std::string& name) {
-  return read_number<double>(object, name);
-}
+template std::optional<std::int64_t> read_number(const Object&, const std::string&);
+template std::optional<std::uint64_t> read_number(const Object&, const std::string&);
+template std::optional<std::uint32_t> read_number(const Object&, const std::string&);
+template std::optional<double> read_number(const Object&, const std::string&);
 
 std::optional<std::string> read_string(const Object& object, const std::string& name) {
   const auto opened = open_attribute(object, name);

@@ -13,12 +13,6 @@ void write(Location location, const std::string& name, const Datatype& type, con
   if (!attribute || H5Awrite(attribute.get(), type.get(), data) < 0) cannot_write(object);
 }
 
-template <typename T>
-void write_number(Location location, const std::string& name, T value) {
-  write(location, name, Datatype(H5Tcopy(native_type<T>())), Dataspace(H5Screate(H5S_SCALAR)),
-        &value);
-}
-
 /// Fixed-size UTF-8 padded with zeros: unlike variable-length text, it is covered by a metadata
 /// checksum.
 Datatype text_type(std::size_t size) {
@@ -36,22 +30,15 @@ Dataspace one_axis(std::size_t size) {
 
 }  // namespace
 
-void write_int64(Location location, const std::string& name, std::int64_t value) {
+template <typename T>
+void write_number(Location location, const std::string& name, T value) {
   const LibraryLock lock;
-  write_number(location, name, value);
+  write(location, name, Datatype(H5Tcopy(type_of<T>())), Dataspace(H5Screate(H5S_SCALAR)), &value);
 }
-void write_uint64(Location location, const std::string& name, std::uint64_t value) {
-  const LibraryLock lock;
-  write_number(location, name, value);
-}
-void write_uint32(Location location, const std::string& name, std::uint32_t value) {
-  const LibraryLock lock;
-  write_number(location, name, value);
-}
-void write_double(Location location, const std::string& name, double value) {
-  const LibraryLock lock;
-  write_number(location, name, value);
-}
+template void write_number(Location, const std::string&, std::int64_t);
+template void write_number(Location, const std::string&, std::uint64_t);
+template void write_number(Location, const std::string&, std::uint32_t);
+template void write_number(Location, const std::string&, double);
 
 void write_string(Location location, const std::string& name, std::string_view value) {
   const LibraryLock lock;
@@ -73,7 +60,7 @@ void write_strings(Location location, const std::string& name,
 void write_floats(Location location, const std::string& name, std::span<const float> values) {
   const LibraryLock lock;
   constexpr float none = 0;  // the library needs an address even for zero values
-  write(location, name, Datatype(H5Tcopy(H5T_IEEE_F32LE)), one_axis(values.size()),
+  write(location, name, Datatype(H5Tcopy(type_of<float>())), one_axis(values.size()),
         values.empty() ? &none : values.data());
 }
 

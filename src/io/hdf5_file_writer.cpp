@@ -24,41 +24,30 @@ std::string essence(const std::string& description) {
   return description.substr(begin + mark.size(), end - begin - mark.size());
 }
 
-PropertyList access_list() {
+PropertyList output_access_list(const Descriptor& file) {
   PropertyList list = property_list(H5P_FILE_ACCESS);
 #if H5_VERSION_GE(1, 10, 7)
   // Many cluster file systems cannot lock, and writers publish whole files by rename, so locks are
   // not needed. The environment variable HDF5_USE_FILE_LOCKING takes precedence.
   H5Pset_file_locking(list.get(), false, true);
 #endif
+  H5Pset_libver_bounds(list.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
+  use_output_driver(list, file);
   return list;
 }
 
-PropertyList output_access_list(int descriptor) {
-  PropertyList list = access_list();
-  H5Pset_libver_bounds(list.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
-  H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
-  use_output_driver(list, descriptor);
-  return list;
+/// Error(cannot_write), with errno if that tells why.
+File require_open(File file, const std::string& path) {
+  if (!file && errno != 0) cannot_write(path, errno);
+  if (!file) cannot_write(path);
+  return file;
 }
 
 /// A global, since the library's state is global.
 std::recursive_mutex& library_mutex() noexcept {
   static std::recursive_mutex mutex;
   return mutex;
-}
-
-File create(const std::string& path, int descriptor) {
-  const LibraryLock lock;
-  const PropertyList access = output_access_list(descriptor);
-  const PropertyList creation = property_list(H5P_FILE_CREATE);
-  H5Pset_obj_track_times(creation.get(), false);
-  H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
-  errno = 0;
-  File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-  if (!file && errno != 0) cannot_write(path, errno);
-  if (!file) cannot_write(path);
-  return file;
 }
 
 }  // namespace
@@ -125,21 +114,22 @@ void check_written(hid_t object, bool success) {
   if (!success) cannot_write(name_of(object));
 }
 
-File create_file(const std::string& path) {
-  return create(path, no_descriptor);
-}
-
-File create_file(const std::string& path, const Descriptor& file) {
-  return create(path, file.get());
+File create_file(const std::string& path, const Descriptor& descriptor) {
+  const LibraryLock lock;
+  const PropertyList creation = property_list(H5P_FILE_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);
+  H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+  errno = 0;
+  return require_open(File(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(),
+                                     output_access_list(descriptor).get())),
+                      path);
 }
 
 File open_for_update(const std::string& path, const Descriptor& descriptor) {
   const LibraryLock lock;
   errno = 0;
-  File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, output_access_list(descriptor.get()).get()));
-  if (!file && errno != 0) cannot_write(path, errno);
-  if (!file) cannot_write(path);
-  return file;
+  return require_open(
+      File(H5Fopen(path.c_str(), H5F_ACC_RDWR, output_access_list(descriptor).get())), path);
 }
 
 void close_written(File file) {

@@ -31,10 +31,9 @@ class LibraryLock final {
 /// Error(cannot_write) if `success` is false or any earlier write to that file failed.
 void check_written(hid_t object, bool success);
 
-/// HDF5 types of T: native in memory, little-endian in files.
+/// The HDF5 type of T in files, which is little-endian, and in memory, as core/little_endian.hpp
+/// requires.
 template <typename T>
-[[nodiscard]] hid_t native_type() noexcept;
-template <typename T>
-[[nodiscard]] hid_t file_type() noexcept;
+[[nodiscard]] hid_t type_of() noexcept;
 
 }  // namespace lockstep::h5

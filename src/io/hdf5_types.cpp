@@ -1,14 +1,7 @@
 #include "hdf5_types.hpp"
 
-#include "lockstep/core/float16.hpp"
-
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstring>
-#include <limits>
-#include <type_traits>
-#include <utility>
 
 namespace lockstep::h5 {
 namespace {
@@ -44,38 +37,6 @@ bool is_ieee(Cursor properties, std::size_t size, std::uint64_t bits) {
   const bool is_known_order = (bits & order) == 0 || (bits & order) == 1;
   return is_known_order && (bits & 0x30) == implied_bit &&
          (bits & sign_location) >> 8 == format->sign;
-}
-
-/// The bits of an element, as an unsigned number.
-std::uint64_t load(const std::byte* bytes, std::size_t size, bool little_endian) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < size; ++i) {
-    value = (value << 8) | std::to_integer<std::uint64_t>(bytes[little_endian ? size - 1 - i : i]);
-  }
-  return value;
-}
-
-double float_from(std::uint64_t bits, std::size_t size) noexcept {
-  if (size == 2) {
-    Float16 half;
-    half.bits = static_cast<std::uint16_t>(bits);
-    return static_cast<float>(half);
-  }
-  if (size == 4) return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-  return std::bit_cast<double>(bits);
-}
-
-template <typename T, typename From>
-T clamped(From value) noexcept {
-  if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(value);
-  } else {
-    if (std::cmp_less(value, std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-    if (std::cmp_greater(value, std::numeric_limits<T>::max())) {
-      return std::numeric_limits<T>::max();
-    }
-    return static_cast<T>(value);
-  }
 }
 
 }  // namespace
@@ -151,42 +112,5 @@ Extent parse_dataspace(Cursor cursor, const std::string& object) {
   }
   return extent;
 }
-
-template <typename T>
-void convert(std::span<const std::byte> stored, const ElementType& type, std::span<T> values) {
-  const bool is_same = type.little_endian && type.size == sizeof(T) &&
-                       (type.type == TypeClass::floating) == std::is_floating_point_v<T> &&
-                       type.is_signed == std::is_signed_v<T>;
-  if (is_same) {
-    // `stored` may be the same memory.
-    if (!values.empty()) std::memmove(values.data(), stored.data(), values.size_bytes());
-    return;
-  }
-  const int unused = static_cast<int>(64 - 8 * type.size);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t bits = load(stored.data() + i * type.size, type.size, type.little_endian);
-    if (type.type == TypeClass::floating) {
-      values[i] = static_cast<T>(float_from(bits, type.size));
-    } else if (type.is_signed) {
-      values[i] = clamped<T>(static_cast<std::int64_t>(bits << unused) >> unused);
-    } else {
-      values[i] = clamped<T>(bits);
-    }
-  }
-}
-
-#define LOCKSTEP_H5_CONVERT(T) \
-  template void convert<T>(std::span<const std::byte>, const ElementType&, std::span<T>);
-LOCKSTEP_H5_CONVERT(std::int8_t)
-LOCKSTEP_H5_CONVERT(std::uint8_t)
-LOCKSTEP_H5_CONVERT(std::int16_t)
-LOCKSTEP_H5_CONVERT(std::uint16_t)
-LOCKSTEP_H5_CONVERT(std::int32_t)
-LOCKSTEP_H5_CONVERT(std::uint32_t)
-LOCKSTEP_H5_CONVERT(std::int64_t)
-LOCKSTEP_H5_CONVERT(std::uint64_t)
-LOCKSTEP_H5_CONVERT(float)
-LOCKSTEP_H5_CONVERT(double)
-#undef LOCKSTEP_H5_CONVERT
 
 }  // namespace lockstep::h5

@@ -138,13 +138,17 @@ void read_chunked(const Storage& storage, std::uint64_t first, std::uint64_t cou
   }
 }
 
-/// Rows of a dataset with axes, or all of one without.
+}  // namespace
+
 template <typename T>
-void read_all(const Node& node, std::uint64_t first, std::uint64_t count, std::uint64_t row,
-              std::span<T> values) {
-  if (values.empty()) return;
+void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
+               std::span<T> values) {
+  const Node& node = dataset.node();
   const Storage& storage = node.storage();
   const DatasetInfo& info = storage.info();
+  check_type<T>(node, info);
+  const std::uint64_t row = check_rows(node, info, first, count, values.size());
+  if (values.empty()) return;
   storage.require_values();
   switch (info.layout) {
     case Layout::contiguous:
@@ -161,32 +165,6 @@ void read_all(const Node& node, std::uint64_t first, std::uint64_t count, std::u
   }
 }
 
-}  // namespace
-
-template <typename T>
-void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
-               std::span<T> values) {
-  const Node& node = dataset.node();
-  const DatasetInfo& info = node.storage().info();
-  check_type<T>(node, info);
-  const std::uint64_t row = check_rows(node, info, first, count, values.size());
-  read_all(node, first, count, row, values);
-}
-
-template <typename T>
-std::vector<T> read_values(const Object& parent, const std::string& name,
-                           std::uint64_t max_elements) {
-  const Object dataset = open_dataset(parent, name);
-  const Node& node = dataset.node();
-  const DatasetInfo& info = node.storage().info();
-  check_type<T>(node, info);
-  require_values(dataset, max_elements);
-  std::vector<T> values(static_cast<std::size_t>(info.elements));
-  const std::uint64_t rows = info.dims.empty() ? 1 : info.dims[0];
-  if (rows > 0) read_all<T>(node, 0, rows, info.elements / rows, values);
-  return values;
-}
-
 void keep_chunks(const Object& dataset, std::uint64_t bytes) {
   dataset.node().storage().keep(bytes);
 }
@@ -201,9 +179,8 @@ void require_values(const Object& dataset, std::uint64_t max_elements) {
   storage.require_values();
 }
 
-#define LOCKSTEP_H5_READ(T)                                                              \
-  template void read_rows<T>(const Object&, std::uint64_t, std::uint64_t, std::span<T>); \
-  template std::vector<T> read_values<T>(const Object&, const std::string&, std::uint64_t);
+#define LOCKSTEP_H5_READ(T) \
+  template void read_rows<T>(const Object&, std::uint64_t, std::uint64_t, std::span<T>);
 LOCKSTEP_H5_READ(std::int8_t)
 LOCKSTEP_H5_READ(std::uint8_t)
 LOCKSTEP_H5_READ(std::int16_t)

@@ -36,7 +36,7 @@ struct OutputFile {
 struct DriverInfo {
   std::uint64_t magic = h5::magic;
   OutputFile* file = nullptr;
-  int descriptor = no_descriptor;
+  int descriptor = -1;
 };
 
 OutputFile& self(H5FD_t* file) {
@@ -67,37 +67,21 @@ void* info_of(H5FD_t* file) {
   return copy_info(&info);
 }
 
-int open_name(const char* name, unsigned flags) {
-  int mode = (flags & H5F_ACC_RDWR) != 0 ? O_RDWR : O_RDONLY;
-  if ((flags & H5F_ACC_TRUNC) != 0) mode |= O_TRUNC;
-  if ((flags & H5F_ACC_CREAT) != 0) mode |= O_CREAT;
-  if ((flags & H5F_ACC_EXCL) != 0) mode |= O_EXCL;
-  return ::open(name, mode | O_CLOEXEC, 0666);
-}
-
-H5FD_t* open_output(const char* name, unsigned flags, hid_t access, haddr_t /*max_address*/) {
+H5FD_t* open_output(const char* /*name*/, unsigned flags, hid_t access, haddr_t /*max_address*/) {
   const auto* const info = static_cast<const DriverInfo*>(H5Pget_driver_info(access));
-  const bool is_open = info != nullptr && info->descriptor != no_descriptor;
-  const int descriptor =
-      is_open ? ::fcntl(info->descriptor, F_DUPFD_CLOEXEC, 0) : open_name(name, flags);
-  if (descriptor < 0) return nullptr;
-  if (is_open && (flags & H5F_ACC_TRUNC) != 0 && ::ftruncate(descriptor, 0) != 0) {
-    ::close(descriptor);
-    return nullptr;
-  }
+  Descriptor descriptor(::fcntl(info->descriptor, F_DUPFD_CLOEXEC, 0));
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) {
-    ::close(descriptor);
+  if (!descriptor || ((flags & H5F_ACC_TRUNC) != 0 && ::ftruncate(descriptor.get(), 0) != 0) ||
+      ::fstat(descriptor.get(), &status) != 0) {
     return nullptr;
   }
   // The library is C, so no exception may pass through it.
   std::unique_ptr<OutputFile> file(new (std::nothrow) OutputFile);
   if (!file) {
-    ::close(descriptor);
     errno = ENOMEM;
     return nullptr;
   }
-  file->descriptor = descriptor;
+  file->descriptor = descriptor.release();
   file->end_of_file = static_cast<haddr_t>(status.st_size);
   file->device = status.st_dev;
   file->inode = status.st_ino;
@@ -220,12 +204,12 @@ OutputFile* output_of(hid_t object) {
 
 }  // namespace
 
-void use_output_driver(const PropertyList& access, int descriptor) {
+void use_output_driver(const PropertyList& access, const Descriptor& file) {
   // Register once and never unregister: HDF5 1.10 reads the driver's class after it drops a closing
   // file's reference, so a file must never hold the last reference.
   static const H5FD_class_t description = driver_class();
   static const hid_t driver = H5FDregister(&description);
-  const DriverInfo info{.descriptor = descriptor};
+  const DriverInfo info{.descriptor = file.get()};
   H5Pset_driver(access.get(), driver, &info);
 }
 

@@ -9,10 +9,8 @@ namespace lockstep::h5 {
 /// Sets a file driver for output that hides failures from the library, because HDF5 1.10 crashes if
 /// it cannot write buffered data at H5Fclose() or at exit. After the first failure, the driver
 /// stores errno and discards all further writes. Our writers query that errno after each write. The
-/// driver uses the file that `descriptor` has open, whatever its name leads to by then; with
-/// no_descriptor it opens the name.
-inline constexpr int no_descriptor = -1;
-void use_output_driver(const PropertyList& access, int descriptor);
+/// driver uses the open `file`, whatever its name leads to by then.
+void use_output_driver(const PropertyList& access, const Descriptor& file);
 
 /// The errno of the first failed write to the file that `object` belongs to; 0: none, or another
 /// driver's file.

@@ -21,14 +21,14 @@ void writing(const std::string& path, Work work) {
 
 void write_attributes(const h5::File& file, const PredictionSource& source) {
   h5::write_string(file, "format", "lockstep-predictions");
-  h5::write_int64(file, "version", 1);
+  h5::write_number<std::int64_t>(file, "version", 1);
   h5::write_string(file, "checkpoint", source.checkpoint);
   h5::write_string(file, "weights", source.weights);
   h5::write_string(file, "model", source.model);
   h5::write_string(file, "split", source.split);
-  h5::write_int64(file, "classes", source.classes);
+  h5::write_number(file, "classes", source.classes);
   if (!source.class_names.empty()) h5::write_strings(file, "class_names", source.class_names);
-  h5::write_uint32(file, "data_identity", source.data_identity);
+  h5::write_number(file, "data_identity", source.data_identity);
 }
 
 }  // namespace

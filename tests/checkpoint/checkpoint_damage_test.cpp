@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(a_changed_attribute_or_a_missing_checksum_is_refused_by_nam
   change([](const h5::File& file) {
     const h5::Group state(H5Gopen2(file.get(), "/state", H5P_DEFAULT));
     H5Adelete(state.get(), "step");
-    h5::write_int64(state, "step", 13);
+    h5::write_number<std::int64_t>(state, "step", 13);
   });
   expect("a.h5:/state is damaged");
   change(
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(a_changed_attribute_or_a_missing_checksum_is_refused_by_nam
   expect("no group /optimizer");
   change([](const h5::File& file) {
     H5Adelete(file.get(), "image_height");
-    h5::write_int64(file, "image_height", 0);
+    h5::write_number<std::int64_t>(file, "image_height", 0);
   });
   expect("a.h5 says that its images are 3x0x48");
 }

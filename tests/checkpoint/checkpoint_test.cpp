@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "checkpoint/example_checkpoint.hpp"
+#include "io/hdf5_file.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/hdf5_writer.hpp"
 
@@ -84,11 +85,11 @@ BOOST_AUTO_TEST_CASE(files_of_older_versions_resume) {
     if (version <= 2) checkpoint.state->all_reduce.reset();
     if (version == 1) checkpoint.state->convolutions.reset();
     write_checkpoint(path, checkpoint);
-    BOOST_TEST((h5::read_int64(h5::open_file(path), "version") == 4));
+    BOOST_TEST((h5::read_number<std::int64_t>(h5::open_file(path), "version") == 4));
     {
       const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
       H5Adelete(file.get(), "version");
-      h5::write_int64(file, "version", version);
+      h5::write_number<std::int64_t>(file, "version", version);
     }
 
     BOOST_TEST((read_checkpoint(path, CheckpointUse::resume) == checkpoint));
@@ -198,7 +199,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_no_checkpoint_is_refused_with_the_reason) {
   {
     h5::File file = h5::create_file(directory / "future.h5");
     static_cast<void>(h5::create_group(file, "/model"));
-    h5::write_int64(file, "version", 5);
+    h5::write_number<std::int64_t>(file, "version", 5);
     h5::close_written(std::move(file));
   }
   const auto read = [&](const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include "checkpoint/example_checkpoint.hpp"
 #include "data/shard_fixture.hpp"
+#include "io/hdf5_file.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/loader.hpp"

@@ -1,4 +1,5 @@
 #include "lockstep/data/shard_file.hpp"
+#include "io/hdf5_file.hpp"
 
 #include "data/shard_fixture.hpp"
 
@@ -254,7 +255,7 @@ BOOST_AUTO_TEST_CASE(hostile_attributes_are_refused) {
     return with([=](const h5::File& file) { h5::write_floats(file, name, values); });
   };
   const auto integer = [&](const std::string& name, std::int64_t value) {
-    return with([=](const h5::File& file) { h5::write_int64(file, name, value); });
+    return with([=](const h5::File& file) { h5::write_number<std::int64_t>(file, name, value); });
   };
 
   expect(floats("mean", {0.5F, 0.5F}), "attribute mean has 2 values, not 1");
@@ -275,7 +276,7 @@ BOOST_AUTO_TEST_CASE(hostile_attributes_are_refused) {
   expect(with([](const h5::File& file) { h5::write_string(file, "format", "other"); }),
          "attribute format is \"other\"");
   expect(with([](const h5::File& file) {
-           h5::write_int64(file, "classes", 4);
+           h5::write_number<std::int64_t>(file, "classes", 4);
            h5::write_strings(file, "class_names", std::vector<std::string>{"a", "b"});
          }),
          "2 class_names for 4 classes");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "io/hdf5_file.hpp"
 #include "io/temporary_directory.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
@@ -65,7 +66,7 @@ struct TestShard {
 }
 
 inline void write_attributes(const h5::File& file, const TestShard& shard) {
-  if (shard.classes) h5::write_int64(file, "classes", *shard.classes);
+  if (shard.classes) h5::write_number<std::int64_t>(file, "classes", *shard.classes);
   if (!shard.mean.empty()) h5::write_floats(file, "mean", shard.mean);
   if (!shard.std.empty()) h5::write_floats(file, "std", shard.std);
   if (!shard.class_names.empty()) h5::write_strings(file, "class_names", shard.class_names);

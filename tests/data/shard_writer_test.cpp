@@ -1,4 +1,5 @@
 #include "data/shard_writer.hpp"
+#include "io/hdf5_file.hpp"
 
 #include "data/shard_fixture.hpp"
 #include "lockstep/data/shard_file.hpp"
@@ -101,7 +102,7 @@ BOOST_AUTO_TEST_CASE(the_library_never_opens_a_shard_of_another_writer) {
     images(file);
     labels(file);
     checksums(file);
-    h5::write_int64(file, "version", 1);
+    h5::write_number<std::int64_t>(file, "version", 1);
   }));
   BOOST_TEST(is_refused([](const h5::File& file) {
     images(file);

@@ -1,3 +1,4 @@
+#include "io/hdf5_file.hpp"
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
@@ -24,7 +25,7 @@ void read_values_as(const h5::Object& file, const std::string& name) {
 void read_attributes(const h5::Object& object) {
   accepts([&] {
     for (const h5::StoredAttribute& attribute : object.node().attributes()) {
-      accepts([&] { static_cast<void>(h5::read_int64(object, attribute.name)); });
+      accepts([&] { static_cast<void>(h5::read_number<std::int64_t>(object, attribute.name)); });
       accepts([&] { static_cast<void>(h5::read_floats(object, attribute.name)); });
       accepts([&] { static_cast<void>(h5::read_strings(object, attribute.name)); });
     }

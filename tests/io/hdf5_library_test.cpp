@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include "io/hdf5_file.hpp"
 #include "io/temporary_directory.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/hdf5_writer.hpp"
@@ -263,7 +264,7 @@ BOOST_AUTO_TEST_CASE(attributes_of_any_number_and_size_are_read) {
         const h5::File file(open_for_writing(directory / "a.h5", version));
         for (int i = 0; i < count; ++i) {
           h5::write_string(file, "text" + std::to_string(i), text_of(i));
-          h5::write_int64(file, "number" + std::to_string(i), i);
+          h5::write_number<std::int64_t>(file, "number" + std::to_string(i), i);
         }
       }
 
@@ -271,7 +272,7 @@ BOOST_AUTO_TEST_CASE(attributes_of_any_number_and_size_are_read) {
 
       for (int i = 0; i < count; ++i) {
         BOOST_REQUIRE((h5::read_string(file, "text" + std::to_string(i)) == text_of(i)));
-        BOOST_REQUIRE((h5::read_int64(file, "number" + std::to_string(i)) == i));
+        BOOST_REQUIRE((h5::read_number<std::int64_t>(file, "number" + std::to_string(i)) == i));
       }
       BOOST_TEST(!h5::has_attribute(file, "text"));
     }

@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include "io/hdf5_file.hpp"
 #include "io/temporary_directory.hpp"
 #include "lockstep/core/file_path.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
@@ -45,10 +46,10 @@ void write_example(const std::string& path) {
   const h5::Group group = h5::create_group(file, "/group");
   h5::write_dataset<float>(group, "zulu", std::array<std::uint64_t, 1>{1}, std::array{0.5F});
   h5::write_dataset<float>(group, "alpha", {}, std::array{2.5F});
-  h5::write_int64(group, "whole", -7);
-  h5::write_uint64(group, "large", UINT64_MAX);
-  h5::write_uint32(group, "sum", 0xFFFFFFFFu);
-  h5::write_double(group, "pi", 3.25);
+  h5::write_number<std::int64_t>(group, "whole", -7);
+  h5::write_number<std::uint64_t>(group, "large", UINT64_MAX);
+  h5::write_number<std::uint32_t>(group, "sum", 0xFFFFFFFFu);
+  h5::write_number<double>(group, "pi", 3.25);
   h5::write_string(group, "text",
                    "gr\xc3\xb6\xc3\x9f"
                    "er\nthan one line");
@@ -155,10 +156,10 @@ BOOST_AUTO_TEST_CASE(attributes_are_read_as_they_were_written) {
 
   const h5::Object group = h5::open_group(file, "/group");
 
-  BOOST_TEST(h5::read_int64(group, "whole").value() == -7);
-  BOOST_TEST(h5::read_uint64(group, "large").value() == UINT64_MAX);
-  BOOST_TEST(h5::read_uint32(group, "sum").value() == 0xFFFFFFFFu);
-  BOOST_TEST(h5::read_double(group, "pi").value() == 3.25);
+  BOOST_TEST(h5::read_number<std::int64_t>(group, "whole").value() == -7);
+  BOOST_TEST(h5::read_number<std::uint64_t>(group, "large").value() == UINT64_MAX);
+  BOOST_TEST(h5::read_number<std::uint32_t>(group, "sum").value() == 0xFFFFFFFFu);
+  BOOST_TEST(h5::read_number<double>(group, "pi").value() == 3.25);
   BOOST_TEST(h5::read_string(group, "text").value() ==
              "gr\xc3\xb6\xc3\x9f"
              "er\nthan one line");
@@ -168,7 +169,7 @@ BOOST_AUTO_TEST_CASE(attributes_are_read_as_they_were_written) {
              boost::test_tools::per_element());
   BOOST_TEST(h5::read_floats(group, "mean").value() == (std::vector<float>{0.25F, 0.75F}),
              boost::test_tools::per_element());
-  BOOST_TEST(!h5::read_int64(group, "absent").has_value());
+  BOOST_TEST(!h5::read_number<std::int64_t>(group, "absent").has_value());
 }
 
 BOOST_AUTO_TEST_CASE(an_attribute_without_values_is_read_as_such) {
@@ -189,11 +190,11 @@ BOOST_AUTO_TEST_CASE(wrong_attribute_types_are_refused_by_name) {
   const h5::Object group = h5::open_group(file, "/group");
 
   BOOST_CHECK_EXCEPTION(
-      static_cast<void>(h5::read_int64(group, "text")), Error,
+      static_cast<void>(h5::read_number<std::int64_t>(group, "text")), Error,
       with(ExitStatus::bad_input, {"attribute text", "a.h5:/group", "an integer"}));
   BOOST_CHECK_EXCEPTION(static_cast<void>(h5::read_string(group, "whole")), Error,
                         with(ExitStatus::bad_input, {"int64", "not text"}));
-  BOOST_CHECK_EXCEPTION(static_cast<void>(h5::read_double(group, "mean")), Error,
+  BOOST_CHECK_EXCEPTION(static_cast<void>(h5::read_number<double>(group, "mean")), Error,
                         with(ExitStatus::bad_input, {"2 values"}));
 }
 
@@ -327,11 +328,11 @@ BOOST_AUTO_TEST_CASE(a_file_opened_for_update_keeps_its_content) {
 
   const Descriptor descriptor = FilePath(path).open(O_RDWR);
   h5::File file = h5::open_for_update(path, descriptor);
-  h5::write_int64(file, "added", 7);
+  h5::write_number<std::int64_t>(file, "added", 7);
   h5::close_written(std::move(file));
 
   const h5::Object read = h5::open_file(path);
-  BOOST_TEST((h5::read_int64(read, "added") == 7));
+  BOOST_TEST((h5::read_number<std::int64_t>(read, "added") == 7));
   BOOST_TEST((h5::children(read, "/") == before));
 }
 

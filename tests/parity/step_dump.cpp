@@ -3,6 +3,7 @@
 // /labels int32; if targets are mixed, /partners int32 and /weights float32; if blocks are dropped,
 // /dropped uint64). Writes the results of the first step (/logits, /loss, /gradients/NAME) and the
 // parameters and statistics after the last (/model/NAME).
+#include "io/hdf5_file.hpp"
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -132,7 +133,7 @@ int main(int argc, char** argv) {
     if (step == 1) {
       const std::uint64_t dims[] = {batch_size, static_cast<std::uint64_t>(graph.classes())};
       h5::write_dataset<float>(output, "logits", dims, program->logits());
-      h5::write_double(output, "loss", metrics.loss / static_cast<double>(batch_size));
+      h5::write_number<double>(output, "loss", metrics.loss / static_cast<double>(batch_size));
       write_tensors(output, "gradients", *engine, engine->gradients());
     }
     const double norm =

@@ -83,14 +83,11 @@ struct DatasetInfo {
 /// Error(bad_input) if there are more values than `max_elements`, or than the file can hold: to be
 /// called before memory is taken for them.
 void require_values(const Object& dataset, std::uint64_t max_elements);
-/// T is one of std::int8_t to std::uint64_t, float, double. The dataset must have T's type class;
-/// sizes and byte order are converted, and integers clamped to T's range.
-template <typename T>
-[[nodiscard]] std::vector<T> read_values(const Object& parent, const std::string& name,
-                                         std::uint64_t max_elements);
 /// Reads rows [first, first + count) of the outermost axis into `values`, whose size must match
-/// exactly. Without axes there is one row.
-/// Of chunked values, the chunk that was decoded last is kept; keep_chunks() keeps more.
+/// exactly. Without axes there is one row. T is one of std::int8_t to std::uint64_t, float, double.
+/// The dataset must have T's type class; sizes and byte order are converted, and integers clamped
+/// to T's range. Of chunked values, the chunk that was decoded last is kept; keep_chunks() keeps
+/// more.
 template <typename T>
 void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
                std::span<T> values);
@@ -103,12 +100,9 @@ void keep_chunks(const Object& dataset, std::uint64_t bytes);
 inline constexpr std::size_t max_string_bytes = std::size_t{16} << 20;
 inline constexpr std::uint64_t max_attribute_elements = 1'000'000;
 [[nodiscard]] bool has_attribute(const Object& object, const std::string& name);
-[[nodiscard]] std::optional<std::int64_t> read_int64(const Object& object, const std::string& name);
-[[nodiscard]] std::optional<std::uint64_t> read_uint64(const Object& object,
-                                                       const std::string& name);
-[[nodiscard]] std::optional<std::uint32_t> read_uint32(const Object& object,
-                                                       const std::string& name);
-[[nodiscard]] std::optional<double> read_double(const Object& object, const std::string& name);
+/// T is std::int64_t, std::uint64_t, std::uint32_t or double.
+template <typename T>
+[[nodiscard]] std::optional<T> read_number(const Object& object, const std::string& name);
 [[nodiscard]] std::optional<std::string> read_string(const Object& object, const std::string& name);
 [[nodiscard]] std::optional<std::vector<std::string>> read_strings(const Object& object,
                                                                    const std::string& name);

@@ -50,10 +50,9 @@ class Location final {
   hid_t id_;
 };
 
-/// Creates or replaces a file, with metadata checksums (format 1.10) and without object times, so
-/// the same calls give the same bytes.
-[[nodiscard]] File create_file(const std::string& path);
-/// The same in a file that is open for reading and writing; `path` names it in messages.
+/// Replaces the contents of a file that is open for reading and writing, with metadata checksums
+/// (format 1.10) and without object times, so the same calls give the same bytes. `path` names it
+/// in messages.
 [[nodiscard]] File create_file(const std::string& path, const Descriptor& file);
 /// Opens a file made by create_file() to add to it.
 [[nodiscard]] File open_for_update(const std::string& path, const Descriptor& file);
@@ -68,19 +67,14 @@ void close_written(File file);
 template <typename T>
 [[nodiscard]] Dataset create_dataset(Location location, const std::string& name,
                                      std::span<const std::uint64_t> dims);
-/// Writes rows [first, first + count) of the outermost axis.
+/// Writes rows [first, first + count) of the outermost axis. Without axes there is one row.
 template <typename T>
 void write_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
                 std::span<const T> values);
-/// Creates and fills a dataset. Without axes it is a scalar.
-template <typename T>
-Dataset write_dataset(Location location, const std::string& name,
-                      std::span<const std::uint64_t> dims, std::span<const T> values);
 
-void write_int64(Location location, const std::string& name, std::int64_t value);
-void write_uint64(Location location, const std::string& name, std::uint64_t value);
-void write_uint32(Location location, const std::string& name, std::uint32_t value);
-void write_double(Location location, const std::string& name, double value);
+/// T is std::int64_t, std::uint64_t, std::uint32_t or double.
+template <typename T>
+void write_number(Location location, const std::string& name, T value);
 void write_string(Location location, const std::string& name, std::string_view value);
 void write_strings(Location location, const std::string& name, std::span<const std::string> values);
 void write_floats(Location location, const std::string& name, std::span<const float> values);
