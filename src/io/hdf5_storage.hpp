@@ -87,10 +87,4 @@ class Storage final {
   mutable std::uint64_t kept_bytes_ = 0;
 };
 
-enum Filter : std::uint16_t { deflate = 1, shuffle = 2, fletcher32 = 3 };
-/// A chunk's values before the filters. `object` is for messages.
-[[nodiscard]] Bytes undo_filters(Bytes stored, std::span<const std::uint16_t> filters,
-                                 std::uint32_t skipped, std::size_t element_bytes,
-                                 std::uint64_t chunk_bytes, const std::string& object);
-
 }  // namespace lockstep::h5
