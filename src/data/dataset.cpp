@@ -3,7 +3,6 @@
 #include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/renumbered_dataset.hpp"
 #include "lockstep/data/shard_copies.hpp"
 #include "shard_report.hpp"
 
@@ -157,11 +156,29 @@ class ShardedDataset final : public Dataset {
   void read(std::int64_t index, RawSample& sample) const override {
     const Place place = locate(index);
     open(place.shard)->read(place.sample, sample);
+    if (!numbering_.empty()) sample.label = numbering_[static_cast<std::size_t>(sample.label)];
   }
 
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     const Place place = locate(index);
     return fmt::format("{}: sample {}", path(place.shard), place.sample);
+  }
+
+  void renumber(RenumberedClasses classes) override {
+    // Classes of the network that the data lacks have no samples either.
+    std::vector<bool> has_samples(classes.class_names.size(), false);
+    for (const std::int64_t number : classes.numbering) {
+      has_samples[static_cast<std::size_t>(number)] = true;
+    }
+    for (const std::int64_t label : info_.empty_classes) {
+      const std::int64_t number = classes.numbering[static_cast<std::size_t>(label)];
+      has_samples[static_cast<std::size_t>(number)] = false;
+    }
+    info_.classes = std::ssize(classes.class_names);
+    info_.empty_classes = empty_classes(has_samples, info_.classes);
+    info_.class_names = std::move(classes.class_names);
+    info_.identity = classes.identity;
+    numbering_ = std::move(classes.numbering);
   }
 
   [[nodiscard]] std::vector<ShardToCopy> shards_to_copy() const override {
@@ -262,6 +279,7 @@ class ShardedDataset final : public Dataset {
   };
 
   DatasetInfo info_;
+  ClassNumbering numbering_;  ///< empty: labels are as stored
   std::vector<std::string> names_;
   std::vector<ShardHeader> headers_;
   std::vector<std::uint64_t> bytes_;  ///< size of each shard file
@@ -277,6 +295,10 @@ class ShardedDataset final : public Dataset {
 };
 
 }  // namespace
+
+void Dataset::renumber(RenumberedClasses /*classes*/) {
+  fail(ExitStatus::internal, "{} has no class names to match; report this", info().directory);
+}
 
 std::vector<ShardToCopy> Dataset::shards_to_copy() const {
   return {};

@@ -1,4 +1,4 @@
-#include "folder_listing.hpp"
+#include "image_list.hpp"
 
 #include "class_folder.hpp"
 #include "input_layout.hpp"

@@ -1,16 +1,20 @@
 #pragma once
 
+#include "label_file.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/data/entry_fates.hpp"
+#include "lockstep/data/pack_source.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+class ArchiveFile;
 
 struct ListedImage {
   std::uint64_t bytes = 0;
@@ -81,5 +85,39 @@ struct ImageListing {
 
 /// Returns rank 0's fates on every rank.
 [[nodiscard]] EntryFates broadcast_fates(Communicator& comm, const EntryFates& fates);
+
+// The listings of image_source.cpp, one for each kind of input.
+
+/// Lists images in class folders, by class and then by path; each folder on one rank only. The
+/// input holds class folders, or parts (find_parts()) that hold them; with `labels`, the part that
+/// becomes val holds the images themselves. Each entry has one fate. Collective. Error(no_input)
+/// if the folder or its class folders are missing, or if an entry cannot be examined;
+/// Error(bad_input) if a class is not in the training part, if a part has no class folders, if
+/// images are outside class folders, or by the label files; with OnBad::stop also if a class folder
+/// has no image.
+[[nodiscard]] ImageListing list_folder(const std::string& directory,
+                                       const std::optional<LabelPaths>& labels, OnBad on_bad,
+                                       Communicator& comm);
+
+/// Lists the images in ILSVRC2012_img_train.tar, by class and then by name, and those in
+/// ILSVRC2012_img_val.tar by name; the archive of each class on one rank only. Collective.
+/// Error(no_input) if there is no archive of training images; Error(bad_input) if one is damaged or
+/// has other contents, by the label files, or if there is only one of `labels` and the archive of
+/// validation images.
+[[nodiscard]] ImageListing list_imagenet_archives(const std::string& directory,
+                                                  const std::optional<LabelPaths>& labels,
+                                                  OnBad on_bad, Communicator& comm);
+
+/// Lists the samples in a directory's tar archives, each archive on one rank only. `class_names` is
+/// a file with a line for each class, or empty. Collective. Error(no_input) if there is no archive;
+/// Error(bad_input) if one is damaged, if a sample has no image or no label, or if a label has no
+/// class; with OnBad::stop also if a member belongs to no sample.
+[[nodiscard]] ImageListing list_webdataset(const std::string& directory,
+                                           const std::string& class_names, OnBad on_bad,
+                                           Communicator& comm);
+
+/// The samples of one archive, in the order of their first members, with `container` in each.
+[[nodiscard]] ListedEntries list_samples(const ArchiveFile& file, std::int32_t container,
+                                         OnBad on_bad);
 
 }  // namespace lockstep

@@ -1,9 +1,6 @@
 #include "archive_file.hpp"
-#include "folder_listing.hpp"
 #include "image_kind.hpp"
 #include "image_list.hpp"
-#include "imagenet_archives.hpp"
-#include "label_file.hpp"
 #include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
@@ -12,7 +9,6 @@
 #include "lockstep/data/pack_source.hpp"
 #include "lockstep/data/resample.hpp"
 #include "pack_file.hpp"
-#include "webdataset_listing.hpp"
 
 #include <algorithm>
 #include <optional>

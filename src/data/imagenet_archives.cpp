@@ -1,4 +1,4 @@
-#include "imagenet_archives.hpp"
+#include "image_list.hpp"
 
 #include "archive_file.hpp"
 #include "class_folder.hpp"

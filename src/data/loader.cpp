@@ -3,25 +3,69 @@
 #include "batch_request.hpp"
 #include "lockstep/core/current_error.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
-#include "read_progress.hpp"
 #include "slot_reader.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 namespace {
 
 /// How long a loader that is destroyed waits for reads in progress.
 constexpr auto longest_last_read = std::chrono::seconds(2);
+
+/// What the threads of a loader read. Each thread writes its own mark; any thread may ask.
+class ReadProgress final {
+ public:
+  explicit ReadProgress(int threads) : marks_(static_cast<std::size_t>(threads)) {}
+
+  void begin(int thread, std::int64_t sample) noexcept {
+    Mark& mark = marks_[static_cast<std::size_t>(thread)];
+    mark.since.store(std::chrono::steady_clock::now().time_since_epoch().count(), relaxed);
+    mark.sample.store(sample, relaxed);
+  }
+  void end(int thread) noexcept {
+    marks_[static_cast<std::size_t>(thread)].sample.store(none, relaxed);
+    finished_.fetch_add(1, relaxed);
+  }
+  /// Reads that have ended.
+  [[nodiscard]] std::int64_t finished() const noexcept { return finished_.load(relaxed); }
+  /// The sample whose read has lasted longest; `none`: no read is in progress.
+  [[nodiscard]] std::int64_t slowest() const noexcept {
+    std::int64_t slowest = none;
+    std::int64_t since = std::numeric_limits<std::int64_t>::max();
+    for (const Mark& mark : marks_) {
+      const std::int64_t sample = mark.sample.load(relaxed);
+      if (sample == none || mark.since.load(relaxed) >= since) continue;
+      slowest = sample;
+      since = mark.since.load(relaxed);
+    }
+    return slowest;
+  }
+  static constexpr std::int64_t none = -1;
+
+ private:
+  static constexpr auto relaxed = std::memory_order_relaxed;
+  struct Mark {
+    std::atomic<std::int64_t> sample = none;
+    std::atomic<std::int64_t> since = 0;
+  };
+  std::vector<Mark> marks_;
+  std::atomic<std::int64_t> finished_ = 0;
+};
 
 class RingLoader final : public Loader, private HostDecoding {
  public:
@@ -258,6 +302,24 @@ class LeavableLoader final : public Loader {
 };
 
 }  // namespace
+
+int loader_threads(std::int64_t asked, const LoaderOptions& options, std::int64_t share) noexcept {
+  constexpr std::int64_t most = 16;
+  if (asked >= 0) return static_cast<int>(asked);
+  if (options.format.content == ImageContent::values) return 1;
+  return static_cast<int>(
+      std::clamp(std::min(std::ssize(options.cores), share) - 1, std::int64_t{1}, most));
+}
+
+std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {
+  // Without threads, one row for the calling thread.
+  std::vector<TraceRow*> rows(static_cast<std::size_t>(std::max(1, options.threads)));
+  if (options.trace == nullptr) return rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = &options.trace->row(fmt::format("{} {}", options.trace_row, i));
+  }
+  return rows;
+}
 
 std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options, BatchPlan plan) {
   check_loader_options(dataset.info(), options);

@@ -9,9 +9,7 @@
 #include "lockstep/io/atomic_file.hpp"
 #include "pack_plan.hpp"
 #include "packing_record.hpp"
-#include "shard_record.hpp"
 #include "shard_writer.hpp"
-#include "skipped_samples.hpp"
 #include "unfinished_packing.hpp"
 
 #include <algorithm>

@@ -1,7 +1,13 @@
 #include "packing_record.hpp"
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/escape.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/text_file.hpp"
+#include "lockstep/io/atomic_file.hpp"
+
+#include <algorithm>
+#include <map>
 
 namespace lockstep {
 namespace {
@@ -53,6 +59,96 @@ PackResult from_json(const Json& json) {
 }
 
 }  // namespace
+
+std::string to_text(const ShardRecord& record) {
+  Json skipped = Json::array();
+  for (const SkippedSample& sample : record.skipped) {
+    skipped.push_back({{"train", sample.part == SourcePart::train},
+                       {"index", sample.index},
+                       {"reason", sample.reason}});
+  }
+  const Json json{{"bytes", record.bytes},
+                  {"re_encoded", record.re_encoded},
+                  {"resized", record.resized},
+                  {"skipped", std::move(skipped)},
+                  {"counts", record.counts}};
+  // Reasons may quote bytes of a damaged file that are not UTF-8.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+ShardRecord parse_shard_record(const std::string& text) {
+  const Json json = require_json(text, "a shard's record", "pack again", trusted_json);
+  try {
+    ShardRecord record{.bytes = json.at("bytes"),
+                       .re_encoded = json.at("re_encoded"),
+                       .resized = json.at("resized"),
+                       .skipped = {},
+                       .counts = json.at("counts")};
+    for (const Json& sample : json.at("skipped")) {
+      record.skipped.push_back(
+          {.part = sample.at("train").get<bool>() ? SourcePart::train : SourcePart::val,
+           .index = sample.at("index"),
+           .reason = sample.at("reason")});
+    }
+    return record;
+  } catch (const Json::exception& error) {
+    fail(ExitStatus::bad_input, "a shard's record cannot be read ({}); pack again", error.what());
+  }
+}
+
+void add(ShardRecord& record, const ShardRecord& other) {
+  record.bytes += other.bytes;
+  record.re_encoded += other.re_encoded;
+  record.resized += other.resized;
+  record.skipped.insert(record.skipped.end(), other.skipped.begin(), other.skipped.end());
+  record.counts.resize(std::max(record.counts.size(), other.counts.size()));
+  for (std::size_t i = 0; i < other.counts.size(); ++i) record.counts[i] += other.counts[i];
+}
+
+void write_skipped_list(const FilePath& path, const PackSource& source,
+                        const std::vector<SkippedSample>& skipped) {
+  std::string text;
+  const auto add = [&](const std::string& entry, const std::string& reason) {
+    text += fmt::format("{}\t{}\n", escape_line(entry), escape_line(reason));
+  };
+  for (const auto& entry : source.info().fates.unused()) add(entry.path, entry.reason);
+  for (const SkippedSample& sample : skipped) {
+    add(source.describe(sample.part, sample.index), sample.reason);
+  }
+  write_text_atomically(path, text);
+}
+
+void require_most_of_each_class(const PackSource& source, const std::vector<SkippedSample>& skipped,
+                                const std::string& list) {
+  if (skipped.empty()) return;
+  struct Count {
+    std::int64_t samples = 0;
+    std::int64_t skipped = 0;
+    const SkippedSample* first = nullptr;
+  };
+  std::map<std::pair<SourcePart, std::int64_t>, Count> counts;
+  for (const SkippedSample& sample : skipped) {
+    Count& count = counts[{sample.part, source.label(sample.part, sample.index)}];
+    if (count.skipped++ == 0) count.first = &sample;
+  }
+  for (const SourcePart part : {SourcePart::train, SourcePart::val}) {
+    for (std::int64_t i = 0; i < source.samples(part); ++i) {
+      const auto found = counts.find({part, source.label(part, i)});
+      if (found != counts.end()) ++found->second.samples;
+    }
+  }
+  for (const auto& [key, count] : counts) {
+    if (count.skipped * 2 <= count.samples) continue;
+    const auto& [part, label] = key;
+    const std::vector<std::string>& names = source.info().class_names;
+    fail(ExitStatus::bad_input,
+         "{} of {} {} images of class {} cannot be read (more than half is too many to skip; {} "
+         "lists all), {} among them: {}",
+         count.skipped, count.samples, part == SourcePart::train ? "training" : "test",
+         names.empty() ? std::to_string(label) : names[static_cast<std::size_t>(label)], list,
+         source.describe(part, count.first->index), count.first->reason);
+  }
+}
 
 std::string packing_record_text(const PackResult& result, const PackSettings& settings) {
   Json places = Json::array();

@@ -111,20 +111,6 @@ std::int64_t SampleOrder::at(std::int64_t epoch, std::int64_t position) const no
   return sample_block(rest / block_ + 1) * block_ + rest % block_;
 }
 
-std::int64_t SampleOrder::position_of(std::int64_t epoch, std::int64_t sample) const noexcept {
-  assert(sample >= 0 && sample < samples_);
-  const std::int64_t blocks = (samples_ - 1) / block_ + 1;
-  const Bijection bijection(static_cast<std::uint64_t>(blocks), round_keys(seed_, epoch));
-  const auto slot_of = [&](std::int64_t block) {
-    return static_cast<std::int64_t>(bijection.backward(static_cast<std::uint64_t>(block)));
-  };
-  const std::int64_t slot = slot_of(sample / block_);
-  if (block_ == 1) return slot;
-  const std::int64_t short_size = samples_ - (blocks - 1) * block_;
-  const std::int64_t missing = slot > slot_of(blocks - 1) ? block_ - short_size : 0;
-  return slot * block_ - missing + sample % block_;
-}
-
 std::int64_t spread_copies(std::int64_t i, std::int64_t size, std::int64_t repeats) noexcept {
   // Positions of copy c are c, c + repeats and so on; the first `longer` copies have one more.
   const std::int64_t samples = size / repeats;

@@ -1,12 +1,13 @@
 #pragma once
 
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/core/file_path.hpp"
 #include "lockstep/data/pack_source.hpp"
 #include "lockstep/io/atomic_file.hpp"
-#include "spool_file.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,20 @@ struct ShardAttributes {
   std::vector<float> mean;
   std::vector<float> std;
   std::int64_t short_side = 0;  ///< as DatasetInfo::short_side
+};
+
+/// A file without a name that vanishes with its owner, also if the process is killed.
+class SpoolFile final {
+ public:
+  /// In the directory of `file`. Error(cannot_write).
+  explicit SpoolFile(const FilePath& file);
+
+  void append(std::span<const std::byte> bytes);                      ///< Error(cannot_write)
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const;  ///< Error(internal)
+
+ private:
+  std::string path_;  ///< for messages
+  Descriptor file_;
 };
 
 /// Writes one shard sample by sample with a few MiB of memory. A contiguous HDF5 dataset needs its

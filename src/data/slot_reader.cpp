@@ -2,7 +2,7 @@
 
 #include "batch_request.hpp"
 #include "lockstep/core/current_error.hpp"
-#include "lockstep/data/dropped_blocks.hpp"
+#include "lockstep/data/augment.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,7 @@
 
 #include "lockstep/core/file_path.hpp"
 #include "lockstep/io/atomic_file.hpp"
-#include "shard_record.hpp"
+#include "packing_record.hpp"
 #include "shard_writer.hpp"
 
 #include <cstdint>
@@ -13,9 +13,6 @@
 #include <vector>
 
 namespace lockstep {
-
-/// What decides the bytes of all shards: names and values, for comparison and for messages.
-using PackSettings = std::vector<std::pair<std::string, std::string>>;
 
 /// The directory `unfinished` in the output's directory, from the start of a packing to its end, so
 /// that a killed one can be continued: the settings, each finished shard without its attributes

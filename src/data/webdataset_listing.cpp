@@ -1,8 +1,7 @@
-#include "webdataset_listing.hpp"
+#include "image_list.hpp"
 
 #include "archive_file.hpp"
 #include "class_folder.hpp"
-#include "label_file.hpp"
 #include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"

@@ -1,9 +1,9 @@
 #include "archive_file.hpp"
 #include "class_folder.hpp"
+#include "image_list.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
-#include "webdataset_listing.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -3,7 +3,6 @@
 #include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/renumbered_dataset.hpp"
 
 #include <utility>
 
@@ -39,11 +38,10 @@ MatchedData match_data(const ClassNames& network, std::unique_ptr<Dataset> data)
   const DatasetInfo& info = data->info();
   ClassMatch match = match_classes(network, classes_of(info), ClassUse::evaluation);
   if (match.numbering.empty()) return {.data = std::move(data), .note = std::move(match.note)};
-  const std::uint32_t identity = info.identity;
-  return {.data = renumber(std::move(data), {.numbering = std::move(match.numbering),
-                                             .class_names = network.names,
-                                             .identity = identity}),
-          .note = std::move(match.note)};
+  data->renumber({.numbering = std::move(match.numbering),
+                  .class_names = network.names,
+                  .identity = info.identity});
+  return {.data = std::move(data), .note = std::move(match.note)};
 }
 
 MatchedTraining match_training_data(std::unique_ptr<Dataset> data, const RunStart& start,
@@ -61,8 +59,7 @@ MatchedTraining match_training_data(std::unique_ptr<Dataset> data, const RunStar
       match_classes(network, classes, start.state ? ClassUse::resume : ClassUse::initial_weights);
   if (!match.numbering.empty()) {
     const std::uint32_t identity = renumbered_identity(stored, match.numbering, comm);
-    data = renumber(
-        std::move(data),
+    data->renumber(
         {.numbering = match.numbering, .class_names = network.names, .identity = identity});
     refuse_changed_names(stored, data->info(), start);
     classes.names = network.names;

@@ -4,7 +4,6 @@
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/augment.hpp"
-#include "lockstep/data/dropped_blocks.hpp"
 #include "lockstep/data/loader.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -3,7 +3,6 @@
 #include "comm/mpi_fixture.hpp"
 #include "data/shard_fixture.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/data/renumbered_dataset.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -292,15 +291,14 @@ BOOST_AUTO_TEST_CASE(renumbered_data_equals_data_stored_with_these_labels) {
       BOOST_TEST(identity == stored_identity);
       BOOST_TEST(identity != data->info().identity);
 
-      const auto renumbered = renumber(
-          std::move(data),
+      data->renumber(
           {.numbering = numbering, .class_names = {"a", "b", "c", "d"}, .identity = identity});
 
-      BOOST_TEST(renumbered->info().class_names.at(3) == "d");
-      BOOST_TEST(renumbered->info().identity == identity);
+      BOOST_TEST(data->info().class_names.at(3) == "d");
+      BOOST_TEST(data->info().identity == identity);
       RawSample sample;
-      for (std::int64_t n = 0; n < renumbered->info().samples; ++n) {
-        renumbered->read(n, sample);
+      for (std::int64_t n = 0; n < data->info().samples; ++n) {
+        data->read(n, sample);
         BOOST_TEST(sample.label == numbering[static_cast<std::size_t>(label_of(n))]);
       }
     });

@@ -1,4 +1,4 @@
-#include "data/webdataset_listing.hpp"
+#include "data/image_list.hpp"
 
 #include "data/archive_file.hpp"
 #include "data/shard_fixture.hpp"

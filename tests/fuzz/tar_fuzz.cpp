@@ -1,6 +1,6 @@
 #include "data/archive_file.hpp"
+#include "data/image_list.hpp"
 #include "data/tar_archive.hpp"
-#include "data/webdataset_listing.hpp"
 
 #include "fuzz.hpp"
 

@@ -52,6 +52,20 @@ void erase_box(const PixelBox& box, const ImageShape& image, ImageLayout layout,
   return {seed, RandomPurpose::erasing, sample.key(), static_cast<std::uint32_t>(epoch)};
 }
 
+/// The blocks that stochastic depth drops for a sample, as in Batch::dropped, given each block's
+/// probability. A pure function of its arguments, so a run can resume anywhere.
+[[nodiscard]] inline std::uint64_t draw_dropped_blocks(std::span<const float> probabilities,
+                                                       std::uint64_t seed, std::int64_t epoch,
+                                                       SampleCopy sample) noexcept {
+  PhiloxStream random(seed, RandomPurpose::stochastic_depth, sample.key(),
+                      static_cast<std::uint32_t>(epoch));
+  std::uint64_t dropped = 0;
+  for (std::size_t block = 0; block < probabilities.size(); ++block) {
+    if (random.next_float() < probabilities[block]) dropped |= std::uint64_t{1} << block;
+  }
+  return dropped;
+}
+
 /// Copies `window` of the uint8 (H, W, C) `pixels` of `shape` to the pixels of `result`, whose
 /// shape is the window's.
 void copy_window(std::span<const std::byte> pixels, const ImageShape& shape, const Window& window,

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/data/class_names.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,13 @@ struct RawSample {
   std::int64_t label = 0;
 };
 
+/// Classes in the place of a data set's own.
+struct RenumberedClasses {
+  ClassNumbering numbering;
+  std::vector<std::string> class_names;  ///< by the new numbers
+  std::uint32_t identity = 0;            ///< DatasetInfo::identity
+};
+
 /// Random access to a split's samples. Reads are thread-safe and check the sample's CRC; failures
 /// throw Error(bad_input or no_input) that names file and sample.
 class Dataset : public std::enable_shared_from_this<Dataset> {
@@ -56,6 +64,9 @@ class Dataset : public std::enable_shared_from_this<Dataset> {
   [[nodiscard]] virtual std::string describe(std::int64_t index) const {
     return info().directory + ": sample " + std::to_string(index);
   }
+  /// From then on, the same samples with numbering[label] for each label, after the files'
+  /// checksums are checked. For data with class names. Call once, before the first read.
+  virtual void renumber(RenumberedClasses classes);
   /// The shard files of the data set; empty if it reads no files.
   [[nodiscard]] virtual std::vector<ShardToCopy> shards_to_copy() const;
   /// Reads shard i from copy first + i as soon as that copy is ready. Call before the first read.
@@ -71,6 +82,12 @@ class Dataset : public std::enable_shared_from_this<Dataset> {
 
 /// Whether a directory holds shards of that split. Not collective.
 [[nodiscard]] bool has_split(const std::string& directory, const std::string& split);
+
+/// The identity that a split would have if its files held the renumbered labels. Reads labels and
+/// checksums again. Collective.
+[[nodiscard]] std::uint32_t renumbered_identity(const DatasetInfo& info,
+                                                const ClassNumbering& numbering,
+                                                Communicator& comm);
 
 struct SyntheticOptions {
   std::int64_t samples = 1024;

@@ -31,8 +31,6 @@ class SampleOrder final {
                                    std::int64_t repeats) const noexcept {
     return {.sample = at(epoch, position / repeats), .copy = position % repeats};
   }
-  /// Inverse of at(): the position of `sample` in `epoch`.
-  [[nodiscard]] std::int64_t position_of(std::int64_t epoch, std::int64_t sample) const noexcept;
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
 
  private:
