@@ -220,79 +220,50 @@ auto within_memory(const std::string& path, Work work) {
 
 }  // namespace
 
-struct CheckpointReader::Contents {
-  std::string path;
-  CheckpointUse use;
-  h5::Object file;
-  CheckpointInfo info = {};
-  std::vector<Tensor> model = {};
-  std::vector<Tensor> ema = {};
-  std::map<std::string, std::vector<Tensor>> optimizer = {};
-
-  [[nodiscard]] Source source() const { return {.file = file, .path = path, .use = use}; }
-  void read_all_but_values() {
-    check_format(source());
-    info = read_info(source());
-    model = list_tensors(source(), model_group);
-    if (model.empty()) {
-      fail(ExitStatus::bad_input, "{}:{} is empty (it holds no weights); use another file", path,
-           model_group);
-    }
-    if (h5::exists(file, ema_group)) ema = list_tensors(source(), ema_group);
-    optimizer = list_slots(source());
-    check_total();
-  }
-  /// Objects of several names may share values.
-  void check_total() const {
-    constexpr double best_compression = 1032;  // of deflate
-    double elements = 0;
-    const auto add = [&](const std::vector<Tensor>& tensors) {
-      for (const Tensor& tensor : tensors) {
-        elements += static_cast<double>(tensor.shape.elements());
-      }
-    };
-    add(model);
-    add(ema);
-    for (const auto& [slot, tensors] : optimizer) add(tensors);
-    const auto bytes = static_cast<double>(h5::file_bytes(file));
-    if (elements <= bytes * best_compression) return;
-    fail(ExitStatus::bad_input,
-         "{} says that it holds {:.0f} values in {:.0f} bytes (they would be stored several times "
-         "over); it is damaged",
-         path, elements, bytes);
-  }
-};
-
-CheckpointReader::CheckpointReader(const FilePath& path, CheckpointUse use)
-    : contents_(new Contents{.path = path.text(), .use = use, .file = {}}) {
+CheckpointReader::CheckpointReader(const FilePath& path, CheckpointUse use) : use_(use) {
   // A link that stands for a file is a user's; beneath a run directory none is followed.
   const FilePath named = path.follows_links() ? follow_file_link(path.text()) : path;
-  contents_->path = named.text();
-  contents_->file = h5::open_file(named);
-  within_memory(path.text(), [this] { contents_->read_all_but_values(); });
+  path_ = named.text();
+  file_ = h5::open_file(named);
+  within_memory(path.text(), [this] { read_all_but_values(); });
 }
-CheckpointReader::~CheckpointReader() = default;
-CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
-CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 
-const CheckpointInfo& CheckpointReader::info() const noexcept {
-  return contents_->info;
+void CheckpointReader::read_all_but_values() {
+  const Source source{.file = file_, .path = path_, .use = use_};
+  check_format(source);
+  info_ = read_info(source);
+  model_ = list_tensors(source, model_group);
+  if (model_.empty()) {
+    fail(ExitStatus::bad_input, "{}:{} is empty (it holds no weights); use another file", path_,
+         model_group);
+  }
+  if (h5::exists(file_, ema_group)) ema_ = list_tensors(source, ema_group);
+  optimizer_ = list_slots(source);
+  check_total();
 }
-const std::vector<CheckpointReader::Tensor>& CheckpointReader::model() const noexcept {
-  return contents_->model;
-}
-const std::vector<CheckpointReader::Tensor>& CheckpointReader::ema() const noexcept {
-  return contents_->ema;
-}
-const std::map<std::string, std::vector<CheckpointReader::Tensor>>& CheckpointReader::optimizer()
-    const noexcept {
-  return contents_->optimizer;
+
+/// Objects of several names may share values.
+void CheckpointReader::check_total() const {
+  constexpr double best_compression = 1032;  // of deflate
+  double elements = 0;
+  const auto add = [&](const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) elements += static_cast<double>(tensor.shape.elements());
+  };
+  add(model_);
+  add(ema_);
+  for (const auto& [slot, tensors] : optimizer_) add(tensors);
+  const auto bytes = static_cast<double>(h5::file_bytes(file_));
+  if (elements <= bytes * best_compression) return;
+  fail(ExitStatus::bad_input,
+       "{} says that it holds {:.0f} values in {:.0f} bytes (they would be stored several times "
+       "over); it is damaged",
+       path_, elements, bytes);
 }
 
 std::vector<float> CheckpointReader::read(const std::string& group, const Tensor& tensor) const {
-  return within_memory(contents_->path, [&] {
+  return within_memory(path_, [&] {
     std::vector<float> values;
-    read_pieces(contents_->source(), group + "/" + tensor.name, [&](std::span<const float> piece) {
+    read_pieces({file_, path_, use_}, group + "/" + tensor.name, [&](std::span<const float> piece) {
       if (values.empty()) values.reserve(static_cast<std::size_t>(tensor.shape.elements()));
       values.insert(values.end(), piece.begin(), piece.end());
     });
@@ -303,8 +274,8 @@ std::vector<float> CheckpointReader::read(const std::string& group, const Tensor
 void CheckpointReader::verify() const {
   const auto verify_all = [this](const std::string& group, const std::vector<Tensor>& tensors) {
     for (const Tensor& tensor : tensors) {
-      within_memory(contents_->path, [&] {
-        read_pieces(contents_->source(), group + "/" + tensor.name, [](std::span<const float>) {});
+      within_memory(path_, [&] {
+        read_pieces({file_, path_, use_}, group + "/" + tensor.name, [](std::span<const float>) {});
       });
     }
   };

@@ -1,7 +1,6 @@
 #include "lockstep/checkpointing/run_state.hpp"
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
-#include "lockstep/checkpoint/training_state_text.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"

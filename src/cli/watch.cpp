@@ -6,7 +6,7 @@
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/report/live_run.hpp"
 #include "lockstep/report/status_frame.hpp"
-#include "lockstep/run/terminal_size.hpp"
+#include "lockstep/run/progress.hpp"
 #include "terminal_screen.hpp"
 
 #include <fmt/format.h>

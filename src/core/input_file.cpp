@@ -70,10 +70,46 @@ Descriptor open_input(const FilePath& path, const char* suggestion) {
 }
 
 std::uint64_t require_input(const FilePath& path, const char* suggestion) {
-  const Descriptor file = open_input(path, suggestion);
+  return size_of(open_input(path, suggestion), path.text(), suggestion);
+}
+
+std::size_t read_input(const Descriptor& file, const std::string& path, std::uint64_t offset,
+                       std::span<std::byte> bytes, const char* suggestion) {
+  const auto count = read_at(file, offset, bytes);
+  if (count) return *count;
+  fail(status_of_read_failure(errno), "cannot read {} ({}); {}", path, std::strerror(errno),
+       suggestion);
+}
+
+std::uint64_t size_of(const Descriptor& file, const std::string& path, const char* suggestion) {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) cannot_read(path, errno, suggestion);
-  return static_cast<std::uint64_t>(status.st_size);
+  if (::fstat(file.get(), &status) == 0) return static_cast<std::uint64_t>(status.st_size);
+  fail(status_of_read_failure(errno), "cannot read {} ({}); {}", path, std::strerror(errno),
+       suggestion);
+}
+
+InputStream::InputStream(Descriptor file, std::string path)
+    : std::istream(nullptr), buffer_(std::move(file), std::move(path)) {
+  rdbuf(&buffer_);
+  exceptions(std::ios::badbit);  // passes on what the buffer throws
+}
+
+std::streambuf::int_type InputStream::Buffer::underflow() {
+  const std::size_t count =
+      read_input(file_, path_, offset_, std::as_writable_bytes(std::span(bytes_)));
+  if (count == 0) return traits_type::eof();
+  const std::size_t newline = std::string_view(bytes_.data(), count).rfind('\n');
+  if (newline != std::string_view::npos) line_ = offset_ + newline + 1;
+  offset_ += count;
+  require_line(path_, offset_ - line_);
+  setg(bytes_.data(), bytes_.data(), bytes_.data() + count);
+  return traits_type::to_int_type(bytes_.front());
+}
+
+void require_line(const std::string& path, std::uint64_t bytes) {
+  if (bytes <= max_line_bytes) return;
+  fail(ExitStatus::bad_input, "{} has a line of {} bytes or more (at most {}); restore the file",
+       path, bytes, max_line_bytes);
 }
 
 InputStream open_input_stream(const FilePath& path, const char* suggestion) {

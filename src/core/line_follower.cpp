@@ -3,7 +3,6 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
-#include "lockstep/core/input_stream.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,12 +19,7 @@ constexpr std::size_t end_bytes = 128;
 /// The part of `buffer` that the file has from `offset` on.
 std::string_view read_some(const Descriptor& file, const std::string& path, std::uint64_t offset,
                            std::vector<char>& buffer) {
-  const auto count = read_at(file, offset, std::as_writable_bytes(std::span(buffer)));
-  if (!count) {
-    fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
-         std::strerror(errno));
-  }
-  return {buffer.data(), *count};
+  return {buffer.data(), read_input(file, path, offset, std::as_writable_bytes(std::span(buffer)))};
 }
 
 }  // namespace

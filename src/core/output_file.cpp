@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -69,6 +70,16 @@ Descriptor open_output(const FilePath& path, int flags, const char* suggestion) 
   struct stat status {};
   if (file && ::fstat(file.get(), &status) == 0) require_own_file(path, status, suggestion);
   return file;
+}
+
+int write_all(const Descriptor& file, std::span<const std::byte> bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file.get(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : ENOSPC;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return 0;
 }
 
 }  // namespace lockstep

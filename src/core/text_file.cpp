@@ -33,27 +33,19 @@ void require_utf8(const std::string& path, std::string_view text) {
 std::string read_text_file(const FilePath& at) {
   const std::string& path = at.text();
   const Descriptor file = open_input(at);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) {
-    fail(status_of_read_failure(errno), "cannot read {} ({}); check the disk", path,
-         std::strerror(errno));
-  }
+  const std::uint64_t size = size_of(file, path, "check the disk");
   std::string text;
   // Files of /proc have contents and no size.
-  std::size_t room = static_cast<std::size_t>(status.st_size) + 1;
+  std::size_t room = static_cast<std::size_t>(size) + 1;
   for (std::size_t read = 0;;) {
     if (room > max_text_bytes) {
       fail(ExitStatus::bad_input,
-           "{} has {} bytes or more (a text file has at most {}); check the path", path,
-           status.st_size, max_text_bytes);
+           "{} has {} bytes or more (a text file has at most {}); check the path", path, size,
+           max_text_bytes);
     }
     text.resize(room);
-    const auto count = read_at(file, read, std::as_writable_bytes(std::span(text)).subspan(read));
-    if (!count) {
-      fail(status_of_read_failure(errno), "cannot read {} ({}); check the disk", path,
-           std::strerror(errno));
-    }
-    read += *count;
+    read += read_input(file, path, read, std::as_writable_bytes(std::span(text)).subspan(read),
+                       "check the disk");
     if (read < text.size()) {
       text.resize(read);
       break;

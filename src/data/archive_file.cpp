@@ -17,26 +17,20 @@ namespace {
 /// Leaves room below the usual limit of 1024 descriptors for MPI's.
 constexpr std::size_t most_open = 256;
 
-[[noreturn]] void cannot_read(const std::string& path, int error) {
-  fail(status_of_read_failure(error),
-       "cannot read {} ({}); check --input, which all nodes must see", path, std::strerror(error));
-}
+constexpr const char* suggestion = "check --input, which all nodes must see";
 
 }  // namespace
 
 ArchiveFile::ArchiveFile(std::string path)
-    : path_(std::move(path)), file_(open_input(path_, "check --input, which all nodes must see")) {
-  struct stat status {};
-  if (::fstat(file_.get(), &status) != 0) cannot_read(path_, errno);
-  size_ = static_cast<std::uint64_t>(status.st_size);
-}
+    : path_(std::move(path)),
+      file_(open_input(path_, suggestion)),
+      size_(size_of(file_, path_, suggestion)) {}
 
 void ArchiveFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-  const auto count = read_at(file_, offset, bytes);
-  if (!count) cannot_read(path_, errno);
-  if (*count < bytes.size()) {
+  const std::size_t count = read_input(file_, path_, offset, bytes, suggestion);
+  if (count < bytes.size()) {
     fail(ExitStatus::no_input, "{} ends at byte {} (it was longer when it was listed); pack again",
-         path_, offset + *count);
+         path_, offset + count);
   }
 }
 

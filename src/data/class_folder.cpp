@@ -133,12 +133,7 @@ JudgedFile judge_file(const fs::path& path) {
   std::array<std::byte, first_image_bytes> buffer{};
   return judge_image(path.filename().string(), [&]() -> std::span<const std::byte> {
     const Descriptor file = open_input(path.string());
-    const auto count = read_at(file, 0, buffer);
-    if (!count) {
-      fail(status_of_read_failure(errno), "cannot read {} ({}); check the disk", path.string(),
-           std::strerror(errno));
-    }
-    return std::span(buffer).first(*count);
+    return std::span(buffer).first(read_input(file, path.string(), 0, buffer, "check the disk"));
   });
 }
 

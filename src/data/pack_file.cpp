@@ -19,11 +19,6 @@
 namespace lockstep {
 namespace {
 
-[[noreturn]] void cannot_read(const std::string& path, int error) {
-  fail(status_of_read_failure(error), "cannot read {} ({}); check the disk", path,
-       std::strerror(error));
-}
-
 class PixelSource final : public PackSource {
  public:
   PixelSource(SourceInfo info, PixelPart train, PixelPart val)
@@ -74,12 +69,8 @@ class PixelSource final : public PackSource {
 
 void read_whole_file(const std::string& path, std::vector<std::byte>& bytes) {
   const Descriptor file = open_input(path, "check the path and its permissions");
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) cannot_read(path, errno);
-  bytes.resize(static_cast<std::size_t>(status.st_size));
-  const auto count = read_at(file, 0, bytes);
-  if (!count) cannot_read(path, errno);
-  if (*count != bytes.size()) {
+  bytes.resize(static_cast<std::size_t>(size_of(file, path, "check the disk")));
+  if (read_input(file, path, 0, bytes, "check the disk") != bytes.size()) {
     fail(ExitStatus::no_input, "cannot read {} (it ended before its {} bytes); check the disk",
          path, bytes.size());
   }

@@ -4,6 +4,7 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/output_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,38 +28,18 @@ constexpr std::int64_t samples_between_looks = 64;
        std::strerror(error));
 }
 
-/// Reads at most buffer.size() bytes; empty at the end of the file.
-std::span<const std::byte> read_piece(const Descriptor& file, const std::string& path,
-                                      std::vector<std::byte>& buffer) {
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
-    if (count >= 0) return std::span(buffer).first(static_cast<std::size_t>(count));
-    if (errno != EINTR) {
-      fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
-           std::strerror(errno));
-    }
-  }
-}
-
-void write_piece(const Descriptor& file, const std::string& path,
-                 std::span<const std::byte> piece) {
-  while (!piece.empty()) {
-    const ssize_t count = ::write(file.get(), piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) cannot_write(path, errno);
-    piece = piece.subspan(static_cast<std::size_t>(count));
-  }
-}
-
-/// CRC-32C of a whole file; meaningless if `stop` was requested.
-std::uint32_t checksum_of_file(const std::string& path, const std::stop_token& stop) {
+/// Passes the bytes of a whole file to `use` in pieces, until `stop` is requested. Their CRC-32C.
+template <typename Use>
+std::uint32_t read_pieces(const std::string& path, const std::stop_token& stop, const Use& use) {
   const Descriptor file = open_input(path);
   std::vector<std::byte> buffer(piece_bytes);
   std::uint32_t checksum = 0;
-  while (!stop.stop_requested()) {
-    const auto piece = read_piece(file, path, buffer);
+  for (std::uint64_t offset = 0; !stop.stop_requested();) {
+    const auto piece = std::span(buffer).first(read_input(file, path, offset, buffer));
     if (piece.empty()) break;
     checksum = crc32c(piece, checksum);
+    use(piece);
+    offset += piece.size();
   }
   return checksum;
 }
@@ -77,18 +58,13 @@ bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::
   const std::string source = shard.directory + "/" + shard.name;
   std::uint32_t checksum = 0;
   {
-    const Descriptor from = open_input(source);
     const Descriptor to(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!to) cannot_write(target, errno);
-    std::vector<std::byte> buffer(piece_bytes);
-    for (;;) {
-      if (stop.stop_requested()) return false;
-      const auto piece = read_piece(from, source, buffer);
-      if (piece.empty()) break;
-      checksum = crc32c(piece, checksum);
-      write_piece(to, target, piece);
-    }
+    checksum = read_pieces(source, stop, [&](std::span<const std::byte> piece) {
+      if (const int error = write_all(to, piece); error != 0) cannot_write(target, error);
+    });
+    if (stop.stop_requested()) return false;
     // Make the read-back come from storage, not from the page cache.
     if (::fdatasync(to.get()) != 0) cannot_write(target, errno);
     ::posix_fadvise(to.get(), 0, 0, POSIX_FADV_DONTNEED);
@@ -96,7 +72,7 @@ bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::
   const ShardFile copy(target, shard.header);
   if (copy.scan().checksum != shard.checksum) differs(source);
   if (!shard.header.checksums) {
-    const std::uint32_t found = checksum_of_file(target, stop);
+    const std::uint32_t found = read_pieces(target, stop, [](std::span<const std::byte>) {});
     if (stop.stop_requested()) return false;
     if (found != checksum) differs(source);
     return true;

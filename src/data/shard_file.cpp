@@ -28,25 +28,12 @@ namespace {
 /// Rows per piece while scanning: a few hundred KiB.
 constexpr std::int64_t scan_rows = std::int64_t{1} << 15;
 
-std::string reason() {
-  return std::system_category().message(errno);
-}
-
-std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) {
-    fail(status_of_read_failure(errno), "cannot look at {} ({}); check that it is readable", path,
-         reason());
-  }
-  return static_cast<std::uint64_t>(status.st_size);
-}
-
 void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<std::byte> bytes,
                   const std::string& path) {
   const auto count = read_at(descriptor, offset, bytes);
   if (!count) {
     fail(status_of_read_failure(errno), "cannot read {} at byte {} ({}); check its file system",
-         path, offset, reason());
+         path, offset, std::strerror(errno));
   }
   if (*count < bytes.size()) {
     fail(ExitStatus::bad_input,

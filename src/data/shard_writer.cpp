@@ -2,6 +2,7 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/output_file.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/hdf5_writer.hpp"
 #include "shard_header.hpp"
@@ -129,15 +130,10 @@ SpoolFile::SpoolFile(const FilePath& file) {
 }
 
 void SpoolFile::append(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      fail(ExitStatus::cannot_write, "cannot write {} ({}); check that the disk is not full", path_,
-           std::strerror(errno));
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  const int error = write_all(file_, bytes);
+  if (error == 0) return;
+  fail(ExitStatus::cannot_write, "cannot write {} ({}); check that the disk is not full", path_,
+       std::strerror(error));
 }
 
 void SpoolFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {

@@ -64,17 +64,6 @@ void sync_directory(const Descriptor& directory, const std::string& path) {
   sync(file, path);
 }
 
-/// errno; 0: all was written.
-int write_all(const Descriptor& file, std::span<const std::byte> bytes) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 /// Renames `from` to `name`, replacing a file or link. Error(cannot_write).
 void rename_to(const FilePath::Place& place, const std::string& from, const FilePath& target) {
   struct stat status {};

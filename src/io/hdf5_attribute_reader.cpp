@@ -49,7 +49,7 @@ OpenAttribute parse_attribute(const Node& node, const StoredAttribute& attribute
 }
 
 std::optional<OpenAttribute> open_attribute(const Object& object, const std::string& name) {
-  const Node& node = object.node();
+  const Node& node = *object;
   const auto found = std::ranges::find(node.attributes(), name, &StoredAttribute::name);
   if (found == node.attributes().end()) return std::nullopt;
   return parse_attribute(node, *found);
@@ -113,7 +113,7 @@ std::vector<std::string> read_all_strings(const OpenAttribute& a) {
 }  // namespace
 
 bool has_attribute(const Object& object, const std::string& name) {
-  const auto& attributes = object.node().attributes();
+  const auto& attributes = object->attributes();
   return std::ranges::find(attributes, name, &StoredAttribute::name) != attributes.end();
 }
 

@@ -98,12 +98,7 @@ Input::Input(const FilePath& path) : path_(path.text()) {
   // Before open_input(), which would only say that this is a directory.
   refuse_saved_model(path_);
   file_ = open_input(path);
-  struct stat status {};
-  if (::fstat(file_.get(), &status) != 0) {
-    fail(status_of_read_failure(errno), "cannot examine {} ({}); check its file system", path_,
-         std::strerror(errno));
-  }
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  size_ = size_of(file_, path_);
   const auto start = find_superblock(file_, size_);
   if (!start) not_hdf5(path_, file_, size_);
   base_ = *start;

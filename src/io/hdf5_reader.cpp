@@ -17,15 +17,15 @@ namespace {
 Object find(const Object& parent, std::string_view path) {
   Object object = parent;
   if (path.starts_with('/')) {
-    const auto& input = parent.node().input();
-    if (parent.node().address() != input->root()) {
-      object = Object(std::make_shared<const Node>(input, "", input->root()));
+    const auto& input = parent->input();
+    if (parent->address() != input->root()) {
+      object = std::make_shared<const Node>(input, "", input->root());
     }
   }
   while (object && !path.empty()) {
     const std::string name(path.substr(0, path.find('/')));
     path.remove_prefix(std::min(path.size(), name.size() + 1));
-    if (!name.empty()) object = Object(object.node().child(name));
+    if (!name.empty()) object = object->child(name);
   }
   return object;
 }
@@ -34,7 +34,7 @@ Object require(const Object& parent, const std::string& name, const char* kind) 
   Object object = find(parent, name);
   if (object) return object;
   fail(ExitStatus::bad_input, "{} is missing (there is no such {}); check what wrote the file",
-       parent.node().name_of(name), kind);
+       parent->name_of(name), kind);
 }
 
 /// Stored values of a wider type are converted in pieces of so many bytes.
@@ -172,42 +172,41 @@ Object open_file(const FilePath& path) {
   const auto input = std::make_shared<const Input>(path);
   auto root = std::make_shared<const Node>(input, "", input->root());
   if (!root->is_group()) input->damaged("it has no root group");
-  return Object(std::move(root));
+  return root;
 }
 
 bool exists(const Object& parent, const std::string& name) {
-  return static_cast<bool>(find(parent, name));
+  return find(parent, name) != nullptr;
 }
 
 std::vector<std::string> children(const Object& parent, const std::string& group,
                                   std::size_t max_children) {
   const Object opened = open_group(parent, group);
-  const std::vector<std::string>& names = opened.node().links().names();
+  const std::vector<std::string>& names = opened->links().names();
   if (names.size() > max_children) {
     fail(ExitStatus::bad_input, "{} holds more than {} objects (that is the limit); check the file",
-         opened.node().name(), max_children);
+         opened->name(), max_children);
   }
   return names;
 }
 
 Object open_group(const Object& parent, const std::string& name) {
   Object group = require(parent, name, "group");
-  if (group.node().is_group()) return group;
+  if (group->is_group()) return group;
   fail(ExitStatus::bad_input,
-       "{} is not a group (a dataset or type is there); check what wrote the file",
-       group.node().name());
+       "{} is not a group (a dataset or type is there); check what wrote the file", group->name());
 }
 
 Object open_dataset(const Object& parent, const std::string& name) {
   Object dataset = require(parent, name, "dataset");
-  if (dataset.node().is_dataset()) return dataset;
+  if (dataset->is_dataset()) return dataset;
   fail(ExitStatus::bad_input,
        "{} is not a dataset (a group or type is there); check what wrote the file",
-       dataset.node().name());
+       dataset->name());
 }
 
 std::uint64_t file_bytes(const Object& object) {
-  return object.node().input()->size();
+  return object->input()->size();
 }
 
 std::string to_string(const DatasetInfo& info) {
@@ -218,7 +217,7 @@ std::string to_string(const DatasetInfo& info) {
 }
 
 DatasetInfo describe(const Object& dataset) {
-  return dataset.node().storage().info();
+  return dataset->storage().info();
 }
 
 DatasetInfo describe(const Object& parent, const std::string& name) {
@@ -228,7 +227,7 @@ DatasetInfo describe(const Object& parent, const std::string& name) {
 template <typename T>
 void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
                std::span<T> values) {
-  const Node& node = dataset.node();
+  const Node& node = *dataset;
   const Storage& storage = node.storage();
   const DatasetInfo& info = storage.info();
   check_type<T>(node, info);
@@ -251,15 +250,15 @@ void read_rows(const Object& dataset, std::uint64_t first, std::uint64_t count,
 }
 
 void keep_chunks(const Object& dataset, std::uint64_t bytes) {
-  dataset.node().storage().keep(bytes);
+  dataset->storage().keep(bytes);
 }
 
 void require_values(const Object& dataset, std::uint64_t max_elements) {
-  const Storage& storage = dataset.node().storage();
+  const Storage& storage = dataset->storage();
   if (storage.info().elements > max_elements) {
     fail(ExitStatus::bad_input,
-         "{} is {}, more than {} values (the most expected there); check the file",
-         dataset.node().name(), to_string(storage.info()), max_elements);
+         "{} is {}, more than {} values (the most expected there); check the file", dataset->name(),
+         to_string(storage.info()), max_elements);
   }
   storage.require_values();
 }

@@ -63,15 +63,12 @@ std::string sha256_of_file(const std::string& path) {
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   Digest digest;
   std::vector<char> piece(piece_bytes);
-  for (;;) {
-    const ssize_t count = ::read(file.get(), piece.data(), piece.size());
+  for (std::uint64_t offset = 0;;) {
+    const std::size_t count =
+        read_input(file, path, offset, std::as_writable_bytes(std::span(piece)));
     if (count == 0) return digest.text();
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path,
-           std::strerror(errno));
-    }
-    digest.add(piece.data(), static_cast<std::size_t>(count));
+    digest.add(piece.data(), count);
+    offset += count;
   }
 }
 

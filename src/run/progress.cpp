@@ -1,8 +1,7 @@
 #include "lockstep/run/progress.hpp"
 
-#include "lockstep/run/terminal_size.hpp"
-
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,6 +61,15 @@ std::string format_bar(const ProgressState& state, int columns) {
   }
   text.resize(std::min(text.size(), static_cast<std::size_t>(std::max(columns, 0))));
   return text;
+}
+
+TerminalSize terminal_size(int descriptor) {
+  TerminalSize size;
+  winsize found{};
+  if (::ioctl(descriptor, TIOCGWINSZ, &found) != 0) return size;
+  if (found.ws_col != 0) size.columns = found.ws_col;
+  if (found.ws_row != 0) size.rows = found.ws_row;
+  return size;
 }
 
 TerminalFacts terminal_facts() {

@@ -1,9 +1,9 @@
 #include "lockstep/run/restart_record.hpp"
 
-#include "append_file.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/core/text_file.hpp"
+#include "lockstep/run/append_file.hpp"
 
 #include <fmt/ranges.h>
 

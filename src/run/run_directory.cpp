@@ -24,22 +24,7 @@ RunDirectory::RunDirectory(const DirectoryLockOptions& options) : files_(open_ru
     make_directories(directory, suggestion);
   }
   lock_ = std::make_unique<DirectoryLock>(options);
-  taken_over_ = lock_->taken_over();
   remove_stale_temporaries(files_ / ".");
-}
-
-RunDirectory::~RunDirectory() = default;
-RunDirectory::RunDirectory(RunDirectory&&) noexcept = default;
-RunDirectory& RunDirectory::operator=(RunDirectory&&) noexcept = default;
-
-void RunDirectory::require_held() const {
-  lock_->require_held();
-}
-bool RunDirectory::is_held() const {
-  return lock_->is_held();
-}
-bool RunDirectory::is_lost() const noexcept {
-  return lock_->is_lost();
 }
 
 void RunDirectory::write_config(std::string_view text) {

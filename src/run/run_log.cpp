@@ -1,6 +1,5 @@
 #include "lockstep/run/run_log.hpp"
 
-#include "append_file.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
@@ -8,6 +7,7 @@
 #include "lockstep/core/line_follower.hpp"
 #include "lockstep/core/output_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
+#include "lockstep/run/append_file.hpp"
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
@@ -24,6 +24,12 @@ namespace {
 
 constexpr const char* run_directory_suggestion = "use another --run-dir";
 
+AppendFile open_to_append(const FilePath& path) {
+  AppendFile file(path, AppendFile::Create::if_absent);
+  if (!file.valid()) AppendFile::cannot_write(path);
+  return file;
+}
+
 /// The lines of a run up to a step; drops a torn line, which does not parse.
 std::string lines_until(const FilePath& path, std::int64_t last_step) {
   std::string kept;
@@ -39,13 +45,7 @@ std::string lines_until(const FilePath& path, std::int64_t last_step) {
   return kept;
 }
 
-}  // namespace
-
-struct MetricsLog::Impl {
-  AppendFile file;
-};
-
-MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_step) {
+AppendFile open_metrics(const std::string& run_directory, std::int64_t resumed_step) {
   const FilePath path = OpenDirectory(run_directory) / "metrics.jsonl";
   require_file_or_absent(path, run_directory_suggestion);
   struct stat status {};
@@ -53,17 +53,16 @@ MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_st
     const std::string kept = resumed_step < 0 ? "" : lines_until(path, resumed_step);
     if (kept.size() != static_cast<std::size_t>(status.st_size)) write_text_atomically(path, kept);
   }
-  impl_.reset(new Impl{AppendFile(path, AppendFile::Create::if_absent)});
-  if (!impl_->file.valid()) {
-    fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
-         path.text(), std::strerror(errno));
-  }
+  return open_to_append(path);
 }
 
-MetricsLog::~MetricsLog() = default;
+}  // namespace
+
+MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_step)
+    : file_(open_metrics(run_directory, resumed_step)) {}
 
 bool MetricsLog::write(const Json& object) {
-  return impl_->file.append(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return file_.append(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 /// A full disk loses whole lines; it must neither stop training nor fill the terminal.
@@ -95,13 +94,8 @@ RankLog::RankLog(const std::string& run_directory, const RankIdentity& identity)
   make_directories(run_directory, suggestion);  // another node's may not be seen here yet
   const OpenDirectory directory(run_directory);
   make_directories(directory / "log", suggestion);
-  const FilePath path = directory / fmt::format("log/rank-{:05}.log", identity.rank);
-  AppendFile file(path, AppendFile::Create::if_absent);
-  if (!file.valid()) {
-    fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
-         path.text(), std::strerror(errno));
-  }
-  impl_ = std::make_unique<Impl>(std::move(file));
+  impl_ = std::make_unique<Impl>(
+      open_to_append(directory / fmt::format("log/rank-{:05}.log", identity.rank)));
   info(fmt::format("rank {} of {}, local rank {}, host {}, device {}, cores {}", identity.rank,
                    identity.world_size, identity.local_rank, identity.host, identity.device,
                    identity.cores));

@@ -1,6 +1,5 @@
 #include "lockstep/run/tensorboard_writer.hpp"
 
-#include "append_file.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
@@ -10,6 +9,7 @@
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/io/protobuf.hpp"
+#include "lockstep/run/append_file.hpp"
 
 #include <unistd.h>
 
@@ -109,18 +109,13 @@ std::optional<std::string_view> take_record(std::string_view& bytes) {
 
 void cut_file(const FilePath& path, std::int64_t last_step) {
   const Descriptor file = open_input(path);
-  const std::uint64_t size = require_input(path);
+  const std::uint64_t size = size_of(file, path.text());
   if (size > most_bytes) {
     fail(ExitStatus::bad_input, "{} has {} bytes (at most {} are read); move it away", path.text(),
          size, most_bytes);
   }
   std::string bytes(size, '\0');
-  const auto read = read_at(file, 0, std::as_writable_bytes(std::span(bytes)));
-  if (!read) {
-    fail(status_of_read_failure(errno), "cannot read {} ({}); check its file system", path.text(),
-         std::strerror(errno));
-  }
-  bytes.resize(*read);
+  bytes.resize(read_input(file, path.text(), 0, std::as_writable_bytes(std::span(bytes))));
   std::string kept;
   std::string_view rest = bytes;
   while (const auto record = take_record(rest)) {
@@ -142,7 +137,9 @@ void cut_all(const OpenDirectory& directory, std::int64_t last_step) {
   }
 }
 
-AppendFile create_file(const OpenDirectory& directory) {
+/// A new file, after earlier ones were cut.
+AppendFile create_file(const OpenDirectory& directory, std::int64_t resumed_step) {
+  cut_all(directory, resumed_step);
   const std::string host = host_name();
   for (int i = 0;; ++i) {
     const FilePath path =
@@ -150,35 +147,24 @@ AppendFile create_file(const OpenDirectory& directory) {
                                 static_cast<std::int64_t>(unix_time()), host, ::getpid(), i);
     AppendFile file(path, AppendFile::Create::exclusive);
     if (file.valid()) return file;
-    if (errno != EEXIST) {
-      fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
-           path.text(), std::strerror(errno));
-    }
+    if (errno != EEXIST) AppendFile::cannot_write(path);
   }
 }
 
 }  // namespace
 
-struct TensorboardWriter::Impl {
-  AppendFile file;
-};
-
-TensorboardWriter::TensorboardWriter(const std::string& run_directory, std::int64_t resumed_step) {
-  const OpenDirectory directory(run_directory);
-  cut_all(directory, resumed_step);
-  impl_.reset(new Impl{create_file(directory)});
+TensorboardWriter::TensorboardWriter(const std::string& run_directory, std::int64_t resumed_step)
+    : file_(create_file(OpenDirectory(run_directory), resumed_step)) {
   // Readers reject a file without this first record.
-  impl_->file.append(framed(double_field(1, unix_time()) + bytes_field(3, "brain.Event:2")));
+  file_.append(framed(double_field(1, unix_time()) + bytes_field(3, "brain.Event:2")));
 }
-
-TensorboardWriter::~TensorboardWriter() = default;
 
 bool TensorboardWriter::scalar(std::string_view tag, std::int64_t step, double value) {
   const std::string summary_value = bytes_field(1, tag) + float_field(2, static_cast<float>(value));
   const std::string summary = bytes_field(1, summary_value);
-  return impl_->file.append(framed(double_field(1, unix_time()) +
-                                   varint_field(2, static_cast<std::uint64_t>(step)) +
-                                   bytes_field(5, summary)));
+  return file_.append(framed(double_field(1, unix_time()) +
+                             varint_field(2, static_cast<std::uint64_t>(step)) +
+                             bytes_field(5, summary)));
 }
 
 }  // namespace lockstep

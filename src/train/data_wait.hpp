@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/checkpointing/stall_alarm.hpp"
+#include "lockstep/checkpointing/save_schedule.hpp"
 #include "lockstep/data/loader.hpp"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "lockstep/checkpoint/training_state_text.hpp"
+#include "lockstep/checkpoint/checkpoint.hpp"
 
 #include "lockstep/core/error.hpp"
 

@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "lockstep/checkpointing/stall_alarm.hpp"
+#include "lockstep/checkpointing/save_schedule.hpp"
 
 #include <vector>
 

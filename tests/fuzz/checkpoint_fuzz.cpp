@@ -1,5 +1,4 @@
 #include "lockstep/checkpoint/checkpoint.hpp"
-#include "lockstep/checkpoint/training_state_text.hpp"
 
 #include "checkpoint/checkpoint_format.hpp"
 #include "fuzz.hpp"

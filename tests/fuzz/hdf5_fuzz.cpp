@@ -24,7 +24,7 @@ void read_values_as(const h5::Object& file, const std::string& name) {
 
 void read_attributes(const h5::Object& object) {
   accepts([&] {
-    for (const h5::StoredAttribute& attribute : object.node().attributes()) {
+    for (const h5::StoredAttribute& attribute : object->attributes()) {
       accepts([&] { static_cast<void>(h5::read_number<std::int64_t>(object, attribute.name)); });
       accepts([&] { static_cast<void>(h5::read_floats(object, attribute.name)); });
       accepts([&] { static_cast<void>(h5::read_strings(object, attribute.name)); });

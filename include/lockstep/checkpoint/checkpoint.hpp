@@ -2,11 +2,11 @@
 
 #include "lockstep/core/file_path.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/io/hdf5_reader.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -113,28 +113,40 @@ enum class CheckpointUse {
 class CheckpointReader final {
  public:
   CheckpointReader(const FilePath& path, CheckpointUse use);
-  ~CheckpointReader();
-  CheckpointReader(CheckpointReader&&) noexcept;
-  CheckpointReader& operator=(CheckpointReader&&) noexcept;
 
-  [[nodiscard]] const CheckpointInfo& info() const noexcept;
+  [[nodiscard]] const CheckpointInfo& info() const noexcept { return info_; }
   struct Tensor {
     std::string name;
     Shape shape;
   };
   /// In file order.
-  [[nodiscard]] const std::vector<Tensor>& model() const noexcept;
+  [[nodiscard]] const std::vector<Tensor>& model() const noexcept { return model_; }
   /// As model(); empty: the run averages no weights.
-  [[nodiscard]] const std::vector<Tensor>& ema() const noexcept;
-  [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& optimizer() const noexcept;
+  [[nodiscard]] const std::vector<Tensor>& ema() const noexcept { return ema_; }
+  [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& optimizer() const noexcept {
+    return optimizer_;
+  }
   [[nodiscard]] std::vector<float> read(const std::string& group, const Tensor& tensor) const;
   /// Reads every tensor and discards it.
   void verify() const;
 
  private:
-  struct Contents;
-  std::unique_ptr<Contents> contents_;
+  void read_all_but_values();
+  void check_total() const;
+
+  std::string path_;
+  CheckpointUse use_;
+  h5::Object file_;
+  CheckpointInfo info_;
+  std::vector<Tensor> model_;
+  std::vector<Tensor> ema_;
+  std::map<std::string, std::vector<Tensor>> optimizer_;
 };
+
+/// Serialises a state so that other ranks read back the same bits; never empty.
+[[nodiscard]] std::string training_state_text(const TrainingState& state);
+/// Inverse; Error(internal) if `text` is not a serialised state.
+[[nodiscard]] TrainingState parse_training_state(const std::string& text);
 
 /// Reads the whole file into memory.
 [[nodiscard]] Checkpoint read_checkpoint(const FilePath& path, CheckpointUse use);

@@ -3,11 +3,14 @@
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/core/file_path.hpp"
 
-#include <chrono>
+#include <atomic>
+#include <deque>
 #include <functional>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -63,12 +66,13 @@ class BackgroundSaver final {
     std::function<void()> begin;        ///< before each save
     std::function<void()> on_progress;  ///< see WriteHooks
   };
-  explicit BackgroundSaver(CheckpointDirectory& directory, Hooks hooks = {});
-  ~BackgroundSaver();
+  explicit BackgroundSaver(CheckpointDirectory& directory, Hooks hooks = {})
+      : directory_(directory), hooks_(std::move(hooks)) {}
+  ~BackgroundSaver() { wait(); }
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
-  [[nodiscard]] bool busy() const noexcept;
+  [[nodiscard]] bool busy() const noexcept { return busy_; }
   /// Returns at once; calls `next` on the saving thread. Precondition: busy() is false.
   void start(CheckpointInfo info, NextTensor next);
   struct Outcome {
@@ -84,8 +88,14 @@ class BackgroundSaver final {
   void wait();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  void save(const CheckpointInfo& info, const NextTensor& next);
+
+  CheckpointDirectory& directory_;
+  Hooks hooks_;
+  std::atomic<bool> busy_ = false;
+  std::mutex mutex_;
+  std::deque<Outcome> outcomes_;  ///< guarded by mutex_
+  std::thread worker_;
 };
 
 }  // namespace lockstep

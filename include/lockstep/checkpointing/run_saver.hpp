@@ -1,9 +1,7 @@
 #pragma once
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
-#include "lockstep/checkpointing/save_backoff.hpp"
 #include "lockstep/checkpointing/save_schedule.hpp"
-#include "lockstep/checkpointing/stall_alarm.hpp"
 #include "lockstep/checkpointing/state_snapshot.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/option_types.hpp"

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 
@@ -54,6 +57,60 @@ class SaveSchedule final {
   double paused_ = 0;        ///< by the save in progress
   double beside_ = 0;        ///< sum of the steps beside it
   double steps_beside_ = 0;  ///< their number
+};
+
+/// Delays retries of failed saves: every attempt costs a replica check and a warning, and a full
+/// disk stays full for a while.
+class SaveBackoff final {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// 10 s after the first failure in a row, twice as long after each further one, at most 10 min.
+  [[nodiscard]] static constexpr std::chrono::seconds delay(int failures) noexcept {
+    constexpr int most_doublings = 6;
+    const auto doubled = std::chrono::seconds(10) * (1 << std::min(failures - 1, most_doublings));
+    return std::min<std::chrono::seconds>(doubled, std::chrono::minutes(10));
+  }
+
+  void failed(Clock::time_point now) noexcept { next_ = now + delay(++failures_); }
+  void succeeded() noexcept { failures_ = 0; }
+  [[nodiscard]] bool may_try(Clock::time_point now) const noexcept {
+    return failures_ == 0 || now >= next_;
+  }
+
+ private:
+  int failures_ = 0;  ///< in a row
+  Clock::time_point next_;
+};
+
+/// Times warnings about work without progress: after `limit`, and again each time the wait has
+/// doubled.
+class StallAlarm final {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit StallAlarm(Clock::duration limit) noexcept : limit_(limit), next_(limit) {}
+
+  /// `progress`: any number that changes with progress. Returns the time without progress if a
+  /// warning is due, else nullopt.
+  [[nodiscard]] std::optional<Clock::duration> stalled(std::int64_t progress,
+                                                       Clock::time_point now) noexcept {
+    if (progress != progress_) {
+      progress_ = progress;
+      since_ = now;
+      next_ = limit_;
+      return std::nullopt;
+    }
+    const Clock::duration waited = now - since_;
+    if (waited < next_) return std::nullopt;
+    while (next_ <= waited) next_ *= 2;
+    return waited;
+  }
+
+ private:
+  Clock::duration limit_;
+  Clock::duration next_;  ///< wait until the next warning
+  std::int64_t progress_ = -1;
+  Clock::time_point since_;
 };
 
 }  // namespace lockstep

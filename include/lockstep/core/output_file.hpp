@@ -3,6 +3,8 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/file_path.hpp"
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 namespace lockstep {
@@ -31,5 +33,8 @@ void require_file_or_absent(const FilePath& path, const char* suggestion);
 /// Opens such a file, with O_WRONLY or O_RDWR and more in `flags`, or creates it. Null with errno
 /// if that fails. Never blocks. Error as above.
 [[nodiscard]] Descriptor open_output(const FilePath& path, int flags, const char* suggestion);
+
+/// Writes all bytes. The errno of a failure; 0: none.
+[[nodiscard]] int write_all(const Descriptor& file, std::span<const std::byte> bytes) noexcept;
 
 }  // namespace lockstep

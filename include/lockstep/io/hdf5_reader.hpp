@@ -28,16 +28,8 @@ namespace lockstep::h5 {
 class Node;
 
 /// A group or dataset of an opened file, which stays open as long as one of its objects is there.
-class Object final {
- public:
-  Object() noexcept = default;  ///< none
-  explicit Object(std::shared_ptr<const Node> node) noexcept : node_(std::move(node)) {}
-  explicit operator bool() const noexcept { return node_ != nullptr; }
-  [[nodiscard]] const Node& node() const noexcept { return *node_; }
-
- private:
-  std::shared_ptr<const Node> node_;
-};
+/// Null: none.
+using Object = std::shared_ptr<const Node>;
 
 /// Opens a file for reading; its root group. Error(no_input) if absent or unreadable;
 /// Error(bad_input) if it is not HDF5, is truncated, or its metadata do not verify.

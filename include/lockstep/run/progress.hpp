@@ -4,6 +4,7 @@
 #include "lockstep/core/units.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,14 @@ struct ProgressState {
 [[nodiscard]] std::string format_bar(const ProgressState& state, int columns);
 /// The same without the bar.
 [[nodiscard]] std::string format_line(const ProgressState& state);
+
+struct TerminalSize {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+/// Of the terminal behind `descriptor`; the defaults if it is none or does not tell.
+[[nodiscard]] TerminalSize terminal_size(int descriptor);
 
 struct TerminalFacts {
   bool is_terminal = false;

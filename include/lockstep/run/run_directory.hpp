@@ -15,29 +15,25 @@ class RunDirectory final {
  public:
   /// Creates the directory, with `log/` and `checkpoints/`, and takes the lock, as DirectoryLock.
   explicit RunDirectory(const DirectoryLockOptions& options);
-  ~RunDirectory();
-  RunDirectory(RunDirectory&&) noexcept;
-  RunDirectory& operator=(RunDirectory&&) noexcept;
 
   [[nodiscard]] const std::string& path() const noexcept { return files_.path(); }
   [[nodiscard]] FilePath checkpoints() const { return files_ / "checkpoints"; }
   /// "JOB on HOST" of the dead holder that was taken over; empty: none.
-  [[nodiscard]] const std::string& taken_over() const noexcept { return taken_over_; }
+  [[nodiscard]] const std::string& taken_over() const noexcept { return lock_->taken_over(); }
 
   /// Error(cannot_write), naming the new holder, if another job holds the directory now; reads the
   /// lock file. Any thread may call this and the two below.
-  void require_held() const;
+  void require_held() const { lock_->require_held(); }
   /// The same check without an error; reads the file only if it was not read for two heartbeats.
-  [[nodiscard]] bool is_held() const;
+  [[nodiscard]] bool is_held() const { return lock_->is_held(); }
   /// Whether another job is known to hold the directory; does not read the file.
-  [[nodiscard]] bool is_lost() const noexcept;
+  [[nodiscard]] bool is_lost() const noexcept { return lock_->is_lost(); }
 
   /// Writes config.ini, atomically. Error(cannot_write).
   void write_config(std::string_view text);
 
  private:
   OpenDirectory files_;
-  std::string taken_over_;
   std::unique_ptr<DirectoryLock> lock_;
 };
 

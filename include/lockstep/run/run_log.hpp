@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/run/append_file.hpp"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
@@ -14,17 +16,13 @@ class MetricsLog final {
   /// Truncates an existing file to the lines up to step `resumed_step`, without a torn last line;
   /// -1: a fresh run, empties the file. Error(cannot_write).
   MetricsLog(const std::string& run_directory, std::int64_t resumed_step);
-  ~MetricsLog();
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
 
   /// Appends one line with one write(). Non-finite values become null. False if the line could not
   /// be written: it is dropped whole, and training continues.
   bool write(const nlohmann::ordered_json& object);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  AppendFile file_;
 };
 
 struct RankIdentity {

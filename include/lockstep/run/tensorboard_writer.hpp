@@ -1,7 +1,8 @@
 #pragma once
 
+#include "lockstep/run/append_file.hpp"
+
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -14,16 +15,12 @@ class TensorboardWriter final {
   /// Truncates the directory's event files to the records up to step `resumed_step`; -1: a fresh
   /// run, drops all records. Error(cannot_write).
   TensorboardWriter(const std::string& directory, std::int64_t resumed_step);
-  ~TensorboardWriter();
-  TensorboardWriter(const TensorboardWriter&) = delete;
-  TensorboardWriter& operator=(const TensorboardWriter&) = delete;
 
   /// False if the record could not be written: it is dropped whole, and training continues.
   bool scalar(std::string_view tag, std::int64_t step, double value);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  AppendFile file_;
 };
 
 }  // namespace lockstep

@@ -16,6 +16,8 @@ class AppendFile final {
   AppendFile(const FilePath& path, Create create);
 
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(file_); }
+  /// Error(cannot_write) of a file of a run's directory that is not valid(), with errno.
+  [[noreturn]] static void cannot_write(const FilePath& path);
   /// Usually one write(). If the record does not fit, removes its written part and returns false.
   bool append(std::string_view record) noexcept;
 
