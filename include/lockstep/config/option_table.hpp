@@ -71,9 +71,9 @@ class OptionTable final {
   }
 
   template <typename T>
-  OptionTable& add(T Struct::*member, OptionSpec spec) {
+  OptionTable& add(T Struct::*member, const OptionSpec& spec) {
     entries_.push_back(
-        {.spec = std::move(spec),
+        {.spec = spec,
          .is_switch = std::is_same_v<T, bool>,
          .is_integer = std::is_same_v<T, std::int64_t>,
          .set =
@@ -100,7 +100,7 @@ class OptionTable final {
   OptionTable& add(T Struct::*member, const char* name, const char* help, OptionSpec spec = {}) {
     spec.name = name;
     spec.help = help;
-    return add(member, std::move(spec));
+    return add(member, spec);
   }
 
   /// Adds an enum's option that also takes the word `absent`, for nullopt; or a switch, which is
