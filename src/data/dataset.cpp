@@ -296,6 +296,7 @@ class ShardedDataset final : public Dataset {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): data of shards moves from it
 void Dataset::renumber(RenumberedClasses /*classes*/) {
   fail(ExitStatus::internal, "{} has no class names to match; report this", info().directory);
 }
