@@ -8,7 +8,6 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/print.hpp"
 #include "lockstep/models/models.hpp"
-#include "lockstep/parallel/hybrid_prediction.hpp"
 #include "lockstep/parallel/step_prediction.hpp"
 #include "model_options.hpp"
 
@@ -23,6 +22,11 @@
 
 namespace lockstep::cli {
 namespace {
+
+/// With fewer ranks, smaller groups save little.
+constexpr int fewest_ranks_for_hybrid = 64;
+/// The part of a step's time that is worth a change of --shard.
+constexpr double worthwhile = 0.1;
 
 struct ScaleArguments {
   Config config = described_config(256);
@@ -185,7 +189,7 @@ std::string hybrid_advice(const Cluster& cluster, const std::vector<Row>& rows) 
   std::string text;
   for (const Row& row : rows) {
     if (row.mode != "grad" && row.mode != "full") continue;
-    if (!is_worth_hybrid(hybrid->time.total, row.time.total)) continue;
+    if (hybrid->time.total > (1 - worthwhile) * row.time.total) continue;
     text += fmt::format(
         "warning: --shard {} over all {} ranks takes {:.2f} ms a step; --shard hybrid in groups of "
         "{} takes {:.2f} ms\n",

@@ -141,7 +141,6 @@ TrainingResult Run::loop() {
                      .engine = session_->engine(),
                      .parallel = session_->parallel(),
                      .shard_group = session_->shard_group(),
-                     .nodes = job_.grid.nodes,
                      .steps = *steps_,
                      .evaluator = evaluator_ ? &*evaluator_ : nullptr,
                      .average = session_->average(),

@@ -1,6 +1,5 @@
 #include "training_loop.hpp"
 
-#include "hybrid_advice.hpp"
 #include "lockstep/core/exit_advice.hpp"
 #include "lockstep/core/log_words.hpp"
 #include "lockstep/health/host_list.hpp"
@@ -36,8 +35,6 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
                            KeptShard{.sync = &parts_.parallel, .ranks = parts_.shard_group});
   }
-  // Where the engine queues, times of communication contain the device's own work.
-  if (parts_.comm.rank() == 0 && !parts_.engine.memory().queues()) sharding_.emplace();
 }
 
 TraceRow* TrainingLoop::phases() noexcept {
@@ -195,7 +192,6 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
         "data {:.0f} % of the time); raise --loader-threads, now {}, or see lockstep bench loader",
         rates->loaded, rates->computed, 100 * rates->share, parts_.loader_threads));
   }
-  watch_sharding(result);
   parts_.stop_timer.step_took(seconds);
   epoch_seconds_ += seconds;
   own_loss_ += result.own_loss;
@@ -214,15 +210,6 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   if (next.epoch != epoch) close_epoch(lr);
   state_.epoch = next.epoch;
   state_.position = next.position;
-}
-
-void TrainingLoop::watch_sharding(const StepResult& result) {
-  if (!sharding_) return;
-  const auto means = sharding_->add(result.times, result.own_samples);
-  if (!means) return;
-  const auto advice = hybrid_advice(parts_.plan.config, parts_.engine.graph(), parts_.comm.size(),
-                                    parts_.nodes, *means);
-  if (advice) parts_.reporter.warn(*advice);
 }
 
 void TrainingLoop::report_decoding() {

@@ -5,7 +5,6 @@
 #include "lockstep/health/feeding_watch.hpp"
 #include "lockstep/health/job_end.hpp"
 #include "lockstep/health/replica_check.hpp"
-#include "lockstep/health/sharding_watch.hpp"
 #include "lockstep/health/straggler_watch.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/optim/weight_average.hpp"
@@ -37,7 +36,6 @@ struct TrainingLoopParts {
   Engine& engine;
   ParallelState& parallel;
   int shard_group;  ///< its size in ranks
-  int nodes;
   TrainingSteps& steps;
   Evaluator* evaluator;   ///< null: no validation split
   ModelAverage* average;  ///< evaluated too; null: none
@@ -60,8 +58,6 @@ class TrainingLoop final {
   TrainingResult run();
 
  private:
-  /// Warns once if groups of fewer ranks would shorten a step.
-  void watch_sharding(const StepResult& result);
   /// Saves, and reports how the run ended.
   void end_run();
   [[nodiscard]] bool finished() const noexcept;
@@ -107,7 +103,6 @@ class TrainingLoop final {
   double epoch_seconds_ = 0;
   StragglerWatch stragglers_;
   FeedingWatch feeding_;
-  std::optional<ShardingWatch> sharding_;  ///< rank 0's, if its engine does not queue
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
   bool check_is_due_ = false;   ///< of replicas

@@ -50,5 +50,7 @@ BOOST_AUTO_TEST_CASE(a_loader_that_keeps_up_is_not_reported) {
 
 BOOST_AUTO_TEST_CASE(few_or_short_steps_decide_nothing) {
   BOOST_TEST(rates_in(27, 60, 40).empty());
+  BOOST_TEST(rates_in(28, 60, 40).size() == 1);
   BOOST_TEST(rates_in(100, 0.06, 0.04).empty());
+  BOOST_TEST(rates_in(110, 0.06, 0.04).size() == 1);
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-#include "lockstep/health/early_steps.hpp"
+#include "lockstep/health/phase_times.hpp"
 
+#include <cstdint>
 #include <optional>
 
 namespace lockstep {
@@ -15,13 +16,15 @@ class FeedingWatch final {
     double computed = 0;  ///< if data were always there
     double share = 0;     ///< of the time in which the engine waits for data
   };
-  FeedingWatch() noexcept;
   /// Adds a step in which this rank trained on `samples` images. Returns the rates after the step
   /// that decides, if the loader holds up training.
   [[nodiscard]] std::optional<Rates> add(const PhaseTimes& times, double samples) noexcept;
 
  private:
-  EarlySteps early_;
+  std::int64_t steps_ = 0;
+  PhaseTimes times_;  ///< of the steps that count, as `samples_`
+  double samples_ = 0;
+  bool decided_ = false;
 };
 
 }  // namespace lockstep
