@@ -33,12 +33,11 @@ OptionTable<BenchOptions> bench_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<BenchOptions> table;
   table.group("Every page")
-      .add(&BenchOptions::steps,
-           {.name = "steps", .help = "measured repetitions", .unit = "", .min = 1})
+      .add(&BenchOptions::steps, {.name = "steps", .help = "measured repetitions", .min = 1})
       .add(&BenchOptions::warmup,
-           {.name = "warmup", .help = "unmeasured repetitions before them", .unit = "", .min = 0})
+           {.name = "warmup", .help = "unmeasured repetitions before them", .min = 0})
       .add(&BenchOptions::config, train, {{.name = "threads"}})
-      .add(&BenchOptions::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+      .add(&BenchOptions::json, {.name = "json", .help = "print one JSON object"});
   table.group("step, ops and checkpoint")
       .add(&BenchOptions::config, train,
            {{.name = "model"},
@@ -75,15 +74,13 @@ OptionTable<BenchOptions> bench_options() {
             .help =
                 "batch: the same generated batch every step; loader: each batch from the loader; "
                 "jpeg: likewise, from generated JPEG files",
-            .unit = "",
             .choices = {"batch", "loader", "jpeg"}});
   table.group("loader").add(
       &BenchOptions::config, train,
       {{.name = "data", .help = "directory of shards to read"},
        {.name = "auto-augment", .help = "automatic augmentation, after a random crop and flip"}});
   table.group("checkpoint")
-      .add(&BenchOptions::directory,
-           {.name = "directory", .help = "directory to write to", .unit = ""});
+      .add(&BenchOptions::directory, {.name = "directory", .help = "directory to write to"});
   return table;
 }
 

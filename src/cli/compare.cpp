@@ -26,8 +26,8 @@ struct CompareArguments {
 OptionTable<CompareArguments> compare_options() {
   OptionTable<CompareArguments> table;
   table.group("Result")
-      .add(&CompareArguments::csv, {.name = "csv", .help = "print CSV", .unit = ""})
-      .add(&CompareArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+      .add(&CompareArguments::csv, {.name = "csv", .help = "print CSV"})
+      .add(&CompareArguments::json, {.name = "json", .help = "print one JSON object"});
   return table;
 }
 

@@ -71,7 +71,7 @@ OptionTable<DoctorArguments> doctor_options() {
             .min = 0,
             .max = 86400,
             .above_min = true})
-      .add(&DoctorArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+      .add(&DoctorArguments::json, {.name = "json", .help = "print one JSON object"});
   return table;
 }
 

@@ -49,17 +49,14 @@ OptionTable<EvalArguments> eval_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<EvalArguments> table;
   table.group("What")
-      .add(&EvalArguments::checkpoint, {.name = "checkpoint",
-                                        .help = "checkpoint, or an HDF5 file with only /model",
-                                        .unit = ""})
+      .add(&EvalArguments::checkpoint,
+           {.name = "checkpoint", .help = "checkpoint, or an HDF5 file with only /model"})
       .add(&EvalArguments::config, train,
            {{.name = "data", .help = "directory of shards to evaluate on"}})
-      .add(&EvalArguments::split,
-           {.name = "split", .help = "split of --data to evaluate", .unit = ""})
+      .add(&EvalArguments::split, {.name = "split", .help = "split of --data to evaluate"})
       .add(&EvalArguments::ema, "auto",
            {.name = "ema",
-            .help = "evaluate the average of the weights, /ema; auto: if the file has one",
-            .unit = ""})
+            .help = "evaluate the average of the weights, /ema; auto: if the file has one"})
       .add(&EvalArguments::config, train,
            {{.name = "model", .help = "network; empty: the checkpoint's"},
             {.name = "width", .help = "width of --model, as for train"},
@@ -77,7 +74,6 @@ OptionTable<EvalArguments> eval_options() {
   table
       .add(&EvalArguments::eval_crop_ratio, {.name = "eval-crop-ratio",
                                              .help = "as for train; 0: that of the training run",
-                                             .unit = "",
                                              .min = 0,
                                              .max = 1})
       .add(&EvalArguments::eval_resize, {.name = "eval-resize",
@@ -88,19 +84,16 @@ OptionTable<EvalArguments> eval_options() {
       .add(&EvalArguments::eval_interpolation, "run",
            {.name = "eval-interpolation",
             .help = "as for train; run: that of the training run",
-            .unit = "",
             .choices = train.spec("eval-interpolation").choices});
   table.group("How")
       .add(&EvalArguments::precision, "run",
            {.name = "precision",
             .help = "data type to compute in; run: that of the training run",
-            .unit = "",
             .choices = train.spec("precision").choices})
       .add(&EvalArguments::config, train, {{.name = "device"}, {.name = "decode"}})
       .add(&EvalArguments::conv_algorithm,
            {.name = "conv-algorithm",
             .help = "3x3 convolutions on CPUs; run: as in the training run",
-            .unit = "",
             .choices = {"run", "direct"}})
       .add(&EvalArguments::config, train,
            {{.name = "batch-size", .help = "samples per rank", .min = 1},
@@ -108,19 +101,16 @@ OptionTable<EvalArguments> eval_options() {
             {.name = "loader-threads"}});
   table.group("Result")
       .add(&EvalArguments::per_class,
-           {.name = "per-class", .help = "print samples and top-1 of each class", .unit = ""})
+           {.name = "per-class", .help = "print samples and top-1 of each class"})
       .add(&EvalArguments::confusion,
            {.name = "confusion",
             .help = "CSV file for the confusion matrix: a row for each true class, a column for "
-                    "each predicted class",
-            .unit = ""})
+                    "each predicted class"})
       .add(&EvalArguments::predictions,
-           {.name = "predictions",
-            .help = "HDF5 file for the logits and label of every sample",
-            .unit = ""})
+           {.name = "predictions", .help = "HDF5 file for the logits and label of every sample"})
       .add(&EvalArguments::overwrite,
-           {.name = "overwrite", .help = "replace --confusion and --predictions", .unit = ""})
-      .add(&EvalArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+           {.name = "overwrite", .help = "replace --confusion and --predictions"})
+      .add(&EvalArguments::json, {.name = "json", .help = "print one JSON object"});
   return table;
 }
 

@@ -52,25 +52,21 @@ OptionTable<ExportArguments> export_options() {
            {.name = "format",
             .help = "torchvision: a state dict for torch.load; safetensors: the same tensors; "
                     "onnx: the network up to its logits, opset 17",
-            .unit = "",
             .choices = {"torchvision", "safetensors", "onnx"}})
       .add(&ExportArguments::ema, "auto",
            {.name = "ema",
-            .help = "export the average of the weights, /ema; auto: if the file has one",
-            .unit = ""})
-      .add(&ExportArguments::output, {.name = "output", .help = "file to write", .unit = ""})
+            .help = "export the average of the weights, /ema; auto: if the file has one"})
+      .add(&ExportArguments::output, {.name = "output", .help = "file to write"})
       .add(&ExportArguments::overwrite,
-           {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
+           {.name = "overwrite", .help = "replace --output if it exists"});
   table.group("For --format onnx")
       .add(&ExportArguments::fold_batch_norm,
            {.name = "fold-batch-norm",
-            .help = "make batch norms part of the convolutions before them",
-            .unit = ""})
+            .help = "make batch norms part of the convolutions before them"})
       .add(&ExportArguments::include_normalization,
            {.name = "include-normalization",
             .help = "the input is pixels from 0 to 255, as floats; without it, (pixel / 255 - "
-                    "mean) / std",
-            .unit = ""});
+                    "mean) / std"});
   table.group("Network").add(
       &ExportArguments::config, train_options(),
       {{.name = "model", .help = "network; empty: the checkpoint's"},
@@ -85,7 +81,7 @@ OptionTable<ExportArguments> export_options() {
         .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's"},
        {.name = "std", .help = "channel standard deviations, comma-separated; empty: as --mean"}});
   table.group("Result").add(&ExportArguments::json,
-                            {.name = "json", .help = "print one JSON object", .unit = ""});
+                            {.name = "json", .help = "print one JSON object"});
   return table;
 }
 

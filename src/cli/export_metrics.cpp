@@ -20,12 +20,9 @@ struct ExportMetricsArguments {
 OptionTable<ExportMetricsArguments> export_metrics_options() {
   OptionTable<ExportMetricsArguments> table;
   table.group("Result")
-      .add(&ExportMetricsArguments::csv,
-           {.name = "csv", .help = "print CSV, the only format", .unit = ""})
+      .add(&ExportMetricsArguments::csv, {.name = "csv", .help = "print CSV, the only format"})
       .add(&ExportMetricsArguments::event,
-           {.name = "event",
-            .help = "print only events of this kind, such as step or eval",
-            .unit = ""});
+           {.name = "event", .help = "print only events of this kind, such as step or eval"});
   return table;
 }
 

@@ -48,16 +48,14 @@ void add_path_options(OptionTable<InspectArguments>& table) {
       .add(&InspectArguments::verify,
            {.name = "verify",
             .help = "read everything and compare every checksum, which finds damage (not forgery: "
-                    "--manifest)",
-            .unit = ""})
+                    "--manifest)"})
       .add(&InspectArguments::manifest,
            {.name = "manifest",
-            .help = "print the SHA-256 sums of the files, for sha256sum -c and to be signed",
-            .unit = ""})
+            .help = "print the SHA-256 sums of the files, for sha256sum -c and to be signed"})
       .add(&InspectArguments::output,
-           {.name = "output", .help = "with --manifest: write them to this file", .unit = ""})
+           {.name = "output", .help = "with --manifest: write them to this file"})
       .add(&InspectArguments::overwrite,
-           {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
+           {.name = "overwrite", .help = "replace --output if it exists"});
 }
 
 OptionTable<InspectArguments> inspect_options() {
@@ -76,7 +74,6 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::ranks,
            {.name = "ranks",
             .help = "ranks of a run: also show what each keeps and sends, by --shard; 0: do not",
-            .unit = "",
             .min = 0,
             .max = 1'000'000})
       .add(&InspectArguments::config, train,
@@ -90,7 +87,6 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::shard, "all",
            {.name = "shard",
             .help = "with --ranks: show only this mode",
-            .unit = "",
             .choices = train.spec("shard").choices})
       .add(&InspectArguments::config, train,
            {{.name = "shard-unit"},
@@ -102,21 +98,19 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::engine,
            {.name = "engine",
             .help = "cpu: also show which algorithm computes each convolution, and the measured "
-                    "times; gpu: predict a step's kernels",
-            .unit = ""})
+                    "times; gpu: predict a step's kernels"})
       .add(&InspectArguments::gpu,
-           {.name = "gpu", .help = "with --engine gpu: a100, h100, h200 or b200", .unit = ""})
+           {.name = "gpu", .help = "with --engine gpu: a100, h100, h200 or b200"})
       .add(&InspectArguments::step,
            {.name = "step",
             .help = "list the ops of a rank's micro-step: what each reads, writes and sends (with "
-                    "--ranks, --shard, --batch-size, --precision)",
-            .unit = ""})
+                    "--ranks, --shard, --batch-size, --precision)"})
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},
             {.name = "recompute"},
             {.name = "threads", .help = "compute threads per rank; 0: one per core"}});
   table.group("Result").add(&InspectArguments::json,
-                            {.name = "json", .help = "print one JSON object", .unit = ""});
+                            {.name = "json", .help = "print one JSON object"});
   return table;
 }
 

@@ -33,12 +33,10 @@ const OptionTable<LinkOptions>& link_options() {
     table
         .add(&LinkOptions::link,
              {.name = "link",
-              .help = "rate of all network links of a node together, in each direction: 400gbit",
-              .unit = ""})
+              .help = "rate of all network links of a node together, in each direction: 400gbit"})
         .add(&LinkOptions::local_link,
              {.name = "local-link",
-              .help = "rate of a rank to the others of its node; the default is NVLink of an H100",
-              .unit = ""})
+              .help = "rate of a rank to the others of its node; the default is NVLink of an H100"})
         .add(&LinkOptions::round_us, {.name = "round-us",
                                       .help = "latency of one round of messages between nodes",
                                       .unit = "us",

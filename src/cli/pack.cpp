@@ -58,8 +58,7 @@ void add_image_options(OptionTable<PackArguments>& table) {
             .max = 4096})
       .add(&PackArguments::keep_encoded,
            {.name = "keep-encoded",
-            .help = "pack JPEG files as they are; PNG and CMYK files become JPEG files",
-            .unit = ""})
+            .help = "pack JPEG files as they are; PNG and CMYK files become JPEG files"})
       .add(&PackArguments::short_side,
            {.name = "short-side",
             .help = "with --keep-encoded: resize images with a longer short side to this, and "
@@ -69,7 +68,6 @@ void add_image_options(OptionTable<PackArguments>& table) {
             .max = 4096})
       .add(&PackArguments::quality, {.name = "quality",
                                      .help = "with --keep-encoded: quality of new JPEG files",
-                                     .unit = "",
                                      .min = 1,
                                      .max = 100})
       .add(
@@ -77,23 +75,19 @@ void add_image_options(OptionTable<PackArguments>& table) {
           {.name = "on-bad",
            .help = "stop at an image that does not decode, or at an entry that looks like data and "
                    "has no place; or skip it and list it in skipped.txt",
-           .unit = "",
            .choices = {"stop", "skip"}})
       .add(&PackArguments::val_labels,
            {.name = "val-labels",
             .help = "file with the classes of validation images that are in no class folders: "
-                    "ImageNet's LOC_val_solution.csv, or lines IMAGE CLASS",
-            .unit = ""})
+                    "ImageNet's LOC_val_solution.csv, or lines IMAGE CLASS"})
       .add(&PackArguments::class_ids,
            {.name = "class-ids",
             .help = "lines ID CLASS, for a --val-labels that has only numbers, as in ILSVRC's "
-                    "development kit",
-            .unit = ""})
+                    "development kit"})
       .add(&PackArguments::class_names,
            {.name = "class-names",
             .help = "lines CLASS NAME, such as ImageNet's LOC_synset_mapping.txt; the "
-                    "shards then hold these names",
-            .unit = ""});
+                    "shards then hold these names"});
 }
 
 OptionTable<PackArguments> pack_options() {
@@ -101,18 +95,15 @@ OptionTable<PackArguments> pack_options() {
   table.group("Source")
       .add(&PackArguments::from, {.name = "from",
                                   .help = "kind of --input",
-                                  .unit = "",
                                   .choices = {"mnist", "cifar", "folder", "tar", "webdataset"}})
-      .add(&PackArguments::input, {.name = "input", .help = "directory to read", .unit = ""});
+      .add(&PackArguments::input, {.name = "input", .help = "directory to read"});
   add_image_options(table);
   table.group("Shards")
-      .add(&PackArguments::output, {.name = "output",
-                                    .help = "directory to write to; created if it does not exist",
-                                    .unit = ""})
+      .add(&PackArguments::output,
+           {.name = "output", .help = "directory to write to; created if it does not exist"})
       .add(&PackArguments::shards, {.name = "shards",
                                     .help = "number of training shards; the test part gets "
                                             "proportionally many; 0: by --shard-mb",
-                                    .unit = "",
                                     .min = 0,
                                     .max = 99'999})
       .add(&PackArguments::shard_mb, {.name = "shard-mb",
@@ -120,14 +111,12 @@ OptionTable<PackArguments> pack_options() {
                                       .unit = "MiB",
                                       .min = 0,
                                       .above_min = true})
-      .add(&PackArguments::seed,
-           {.name = "seed", .help = "seed of the samples' order", .unit = "", .min = 0})
+      .add(&PackArguments::seed, {.name = "seed", .help = "seed of the samples' order", .min = 0})
       .add(&PackArguments::overwrite,
            {.name = "overwrite",
-            .help = "replace the shards in --output, and unfinished ones of other options",
-            .unit = ""})
+            .help = "replace the shards in --output, and unfinished ones of other options"})
       .group("Result")
-      .add(&PackArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+      .add(&PackArguments::json, {.name = "json", .help = "print one JSON object"});
   return table;
 }
 

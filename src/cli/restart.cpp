@@ -50,7 +50,6 @@ void add_end(OptionTable<RestartArguments>& table) {
   table.group("How the ranks ended")
       .add(&Own::status, {.name = "status",
                           .help = "status of the ranks' launcher",
-                          .unit = "",
                           .min = 0,
                           .max = 255,
                           .defaults = "required"})
@@ -60,27 +59,22 @@ void add_end(OptionTable<RestartArguments>& table) {
                              .min = 0})
       .add(&Own::require_end,
            {.name = "require-end",
-            .help = "take status 0 for success only if rank 0 has logged the end of the run",
-            .unit = ""})
+            .help = "take status 0 for success only if rank 0 has logged the end of the run"})
       .add(&Own::asked_to_stop,
-           {.name = "asked-to-stop", .help = "the ranks were asked to save and stop", .unit = ""})
-      .add(&Own::out_of_memory, {.name = "out-of-memory",
-                                 .help = "the scheduler reports that a rank ran out of memory",
-                                 .unit = ""})
+           {.name = "asked-to-stop", .help = "the ranks were asked to save and stop"})
+      .add(&Own::out_of_memory,
+           {.name = "out-of-memory", .help = "the scheduler reports that a rank ran out of memory"})
       .add(&Own::preempted,
            {.name = "preempted",
-            .help = "the scheduler has preempted the job, so that it does not count as stalled",
-            .unit = ""})
+            .help = "the scheduler has preempted the job, so that it does not count as stalled"})
       .add(&Own::relaunched,
            {.name = "relaunched",
             .help = "whether these ranks had been started again within their job, "
                     "on the same number of nodes or on fewer",
-            .unit = "",
             .choices = {"no", "same", "fewer"}})
       .add(&Own::since, {.name = "since",
                          .help = "also find the hosts that the ranks' logs name since then, as in "
-                                 "'2026-11-25 10:00:00'",
-                         .unit = ""});
+                                 "'2026-11-25 10:00:00'"});
 }
 
 void add_limits(OptionTable<RestartArguments>& table) {
@@ -88,17 +82,14 @@ void add_limits(OptionTable<RestartArguments>& table) {
   table.group("Limits")
       .add(&Own::job, {.name = "job",
                        .help = "the submission whose restarts count: the first of its jobs",
-                       .unit = "",
                        .defaults = "SLURM_JOB_ID"})
       .add(&Own::max_restarts,
-           {.name = "max-restarts", .help = "restarts of a submission", .unit = "", .min = 0})
+           {.name = "max-restarts", .help = "restarts of a submission", .min = 0})
       .add(&Own::stalled_restarts, {.name = "stalled-restarts",
                                     .help = "consecutive ones without a newer checkpoint",
-                                    .unit = "",
                                     .min = 0})
       .add(&Own::crash_restarts, {.name = "crash-restarts",
                                   .help = "those after a rank crashed or ran out of memory",
-                                  .unit = "",
                                   .min = 0});
 }
 
@@ -108,21 +99,18 @@ OptionTable<RestartArguments> restart_options() {
   add_end(table);
   add_limits(table);
   table.group("Result")
-      .add(&Own::values, {.name = "values", .help = "print lines NAME=VALUE", .unit = ""})
-      .add(&Own::record, {.name = "record",
-                          .help = "count the restart in RUN_DIR/restarts, if it is allowed",
-                          .unit = ""})
+      .add(&Own::values, {.name = "values", .help = "print lines NAME=VALUE"})
+      .add(&Own::record,
+           {.name = "record", .help = "count the restart in RUN_DIR/restarts, if it is allowed"})
       .add(&Own::in_job, {.name = "in-job",
-                          .help = "it is one within the job; frees the lock of the job's ranks",
-                          .unit = ""})
-      .add(&Own::left_out, {.name = "left-out", .help = "hosts that it leaves out", .unit = ""})
-      .add(&Own::named, {.name = "named", .help = "hosts that the logs named", .unit = ""});
+                          .help = "it is one within the job; frees the lock of the job's ranks"})
+      .add(&Own::left_out, {.name = "left-out", .help = "hosts that it leaves out"})
+      .add(&Own::named, {.name = "named", .help = "hosts that the logs named"});
   table.group("Fewer ranks")
       .add(&Own::ranks, {.name = "ranks",
                          .help = "print the global batch that a run without a checkpoint has on so "
                                  "many ranks with the options below; nothing if there is one, "
                                  "since a resumed run keeps its own",
-                         .unit = "",
                          .min = 1,
                          .defaults = "none"})
       .add(&Own::config, train_options(),

@@ -41,10 +41,9 @@ struct ScaleArguments {
 void add_cluster_options(OptionTable<ScaleArguments>& table) {
   table.group("Cluster")
       .add(&ScaleArguments::nodes,
-           {.name = "nodes", .help = "number of nodes", .unit = "", .min = 1, .max = 100'000})
+           {.name = "nodes", .help = "number of nodes", .min = 1, .max = 100'000})
       .add(&ScaleArguments::ranks_per_node, {.name = "gpus-per-node",
                                              .help = "ranks of a node: its GPUs, or CPU ranks",
-                                             .unit = "",
                                              .min = 1,
                                              .max = 1000});
   add_link_options(table);
@@ -81,10 +80,9 @@ OptionTable<ScaleArguments> scale_options() {
             {.name = "reduce-dtype",
              .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"}});
   table.group("Result")
-      .add(&ScaleArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""})
-      .add(&ScaleArguments::plans, {.name = "plans",
-                                    .help = "add to it what a rank computes, starts and waits for",
-                                    .unit = ""});
+      .add(&ScaleArguments::json, {.name = "json", .help = "print one JSON object"})
+      .add(&ScaleArguments::plans,
+           {.name = "plans", .help = "add to it what a rank computes, starts and waits for"});
   return table;
 }
 

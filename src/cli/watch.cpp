@@ -44,12 +44,11 @@ OptionTable<WatchArguments> watch_options() {
                                        .min = 0.1,
                                        .max = 3600})
       .add(&WatchArguments::wait,
-           {.name = "wait", .help = "wait for a run directory that is not there yet", .unit = ""})
+           {.name = "wait", .help = "wait for a run directory that is not there yet"})
       .add(&WatchArguments::once,
-           {.name = "once", .help = "print the current state as text and exit", .unit = ""})
-      .add(&WatchArguments::json, {.name = "json",
-                                   .help = "print the current state as one JSON object and exit",
-                                   .unit = ""});
+           {.name = "once", .help = "print the current state as text and exit"})
+      .add(&WatchArguments::json,
+           {.name = "json", .help = "print the current state as one JSON object and exit"});
   return table;
 }
 

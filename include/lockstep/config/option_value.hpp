@@ -15,7 +15,7 @@ namespace lockstep {
 struct OptionSpec {
   std::string name = {};  ///< with hyphens, without the leading two
   std::string help = {};
-  std::string unit = {};  ///< "epochs", "MiB"; may be empty
+  std::string unit = {};  ///< "epochs", "MiB"; empty: none
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;                 ///< min itself is excluded
