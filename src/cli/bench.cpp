@@ -1,9 +1,7 @@
 #include "benchmark.hpp"
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
-#include "lockstep/core/print.hpp"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,4 @@
 #include "command.hpp"
-#include "lockstep/core/json.hpp"
-#include "lockstep/core/print.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -72,6 +68,15 @@ bool wants_help(const std::vector<std::string>& arguments) {
 bool wants_all_help(const std::vector<std::string>& arguments) {
   const auto help = find_help(arguments);
   return help != arguments.end() && help + 1 != arguments.end() && *(help + 1) == "all";
+}
+
+const std::string& only_argument(const std::vector<std::string>& positional, const char* command,
+                                 const char* what) {
+  if (positional.size() != 1) {
+    fail(ExitStatus::usage, "{0} takes one {1} ({2} are given); see lockstep {0} --help", command,
+         what, positional.size());
+  }
+  return positional.front();
 }
 
 void print_json(const Json& json) {

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "lockstep/config/option_table.hpp"
 #include "lockstep/core/error.hpp"
-
-#include <nlohmann/json_fwd.hpp>
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/print.hpp"
 
 #include <span>
 #include <string>
@@ -48,8 +49,21 @@ ExitStatus run_watch(Invocation& invocation);
 /// Whether the word `all` follows it. Most commands show all of their options anyway.
 [[nodiscard]] bool wants_all_help(const std::vector<std::string>& arguments);
 
+/// If `--help` is among the arguments, prints `usage` and the options, and returns true.
+template <typename Arguments>
+[[nodiscard]] bool prints_help(const Invocation& invocation, const OptionTable<Arguments>& options,
+                               const char* usage) {
+  if (!wants_help(invocation.arguments)) return false;
+  print_out("{}{}", Lines{usage}, Lines{options.help()});
+  return true;
+}
+
+/// The one argument of `command` that is no option: "run directory". Error(usage) for more or none.
+[[nodiscard]] const std::string& only_argument(const std::vector<std::string>& positional,
+                                               const char* command, const char* what);
+
 /// Prints one line of ASCII to standard output, so no name can reach a terminal as a control
 /// sequence. Replaces bytes that are not UTF-8, which paths may contain.
-void print_json(const nlohmann::ordered_json& json);
+void print_json(const Json& json);
 
 }  // namespace lockstep::cli

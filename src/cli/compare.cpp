@@ -3,9 +3,6 @@
 #include "lockstep/report/comparison.hpp"
 
 #include "command.hpp"
-#include "lockstep/config/option_table.hpp"
-#include "lockstep/core/json.hpp"
-#include "lockstep/core/print.hpp"
 #include "read_runs.hpp"
 
 #include <fmt/format.h>
@@ -126,11 +123,9 @@ void print_runs(const std::vector<report::RunRecord>& runs) {
 }  // namespace
 
 ExitStatus run_compare(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep compare RUN... [options]\n\n"
-        "Prints a table of runs: the options that differ, and final figures.\n{}",
-        Lines{compare_options().help()});
+  if (prints_help(invocation, compare_options(),
+                  "usage: lockstep compare RUN... [options]\n\n"
+                  "Prints a table of runs: the options that differ, and final figures.\n")) {
     return ExitStatus::ok;
   }
   const auto parsed = compare_options().parse(invocation.arguments, /*allow_positional=*/true);

@@ -1,10 +1,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/host_name.hpp"
-#include "lockstep/core/json.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
@@ -166,14 +163,13 @@ doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
 }  // namespace
 
 ExitStatus run_doctor(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: srun lockstep doctor [options]\n\n"
-        "Checks that this allocation is fit to train, and says what to fix. Start it like the run\n"
-        "itself. Prints one line per check: ok; warn if a run would be slower than it could be;\n"
-        "fail if it would stop. The exit status is 1 after a fail, else 0.\n"
-        "{}",
-        Lines{doctor_options().help()});
+  if (prints_help(
+          invocation, doctor_options(),
+          "usage: srun lockstep doctor [options]\n\n"
+          "Checks that this allocation is fit to train, and says what to fix. Start it like the "
+          "run\n"
+          "itself. Prints one line per check: ok; warn if a run would be slower than it could be;\n"
+          "fail if it would stop. The exit status is 1 after a fail, else 0.\n")) {
     return ExitStatus::ok;
   }
   const DoctorArguments arguments = doctor_options().parse(invocation.arguments).value;

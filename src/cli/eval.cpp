@@ -1,10 +1,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
-#include "lockstep/core/json.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "model_options.hpp"
 

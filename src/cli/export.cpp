@@ -1,12 +1,9 @@
 #include "command.hpp"
 #include "export_checkpoint.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/file_link.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/output_file.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/export/fold_batch_norms.hpp"
 #include "lockstep/export/formats.hpp"
@@ -88,12 +85,7 @@ OptionTable<ExportArguments> export_options() {
 ExportArguments parse(const std::vector<std::string>& words) {
   auto parsed = export_options().parse(words, /*allow_positional=*/true);
   ExportArguments& arguments = parsed.value;
-  if (parsed.positional.size() != 1) {
-    fail(ExitStatus::usage,
-         "export takes one checkpoint ({} are given); see lockstep export --help",
-         parsed.positional.size());
-  }
-  arguments.checkpoint = parsed.positional.front();
+  arguments.checkpoint = only_argument(parsed.positional, "export", "checkpoint");
   for (const char* name : {"format", "output"}) {
     if (!parsed.given.contains(name)) {
       fail(ExitStatus::usage,
@@ -239,12 +231,11 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
 }  // namespace
 
 ExitStatus run_export(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep export CHECKPOINT --format FORMAT --output FILE [options]\n\n"
-        "Writes a trained model for other programs. CHECKPOINT is a checkpoint, or an HDF5 file\n"
-        "with only /model.\n{}",
-        Lines{export_options().help()});
+  if (prints_help(invocation, export_options(),
+                  "usage: lockstep export CHECKPOINT --format FORMAT --output FILE [options]\n\n"
+                  "Writes a trained model for other programs. CHECKPOINT is a checkpoint, or an "
+                  "HDF5 file\n"
+                  "with only /model.\n")) {
     return ExitStatus::ok;
   }
   const ExportArguments arguments = parse(invocation.arguments);

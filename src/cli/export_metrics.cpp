@@ -1,12 +1,9 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/config/option_table.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/report/metrics_csv.hpp"
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <iostream>
 
 namespace lockstep::cli {
@@ -29,11 +26,10 @@ OptionTable<ExportMetricsArguments> export_metrics_options() {
 }  // namespace
 
 ExitStatus run_export_metrics(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep export-metrics RUN [options]\n\n"
-        "Prints the metrics of a run as a table: a row for each event of metrics.jsonl.\n{}",
-        Lines{export_metrics_options().help()});
+  if (prints_help(invocation, export_metrics_options(),
+                  "usage: lockstep export-metrics RUN [options]\n\n"
+                  "Prints the metrics of a run as a table: a row for each event of "
+                  "metrics.jsonl.\n")) {
     return ExitStatus::ok;
   }
   const auto parsed =

@@ -2,9 +2,7 @@
 
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/core/directory.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/run/directory_lock.hpp"
 #include "pack_progress.hpp"
 #include "pack_result.hpp"

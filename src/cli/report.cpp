@@ -1,10 +1,7 @@
 #include "lockstep/report/page.hpp"
 
 #include "command.hpp"
-#include "lockstep/config/option_table.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/output_file.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/report/scaling_study.hpp"
 #include "read_runs.hpp"
@@ -55,16 +52,15 @@ void check_output(const std::string& path) {
 }  // namespace
 
 ExitStatus run_report(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep report RUN... [options]\n"
-        "       lockstep report SCALING-RESULTS [options]\n\n"
-        "Writes a page for a browser with the curves, times, memory, events and options of a run,\n"
-        "or a comparison of several runs. The page is one file that needs no network. Of the\n"
-        "results of a scaling study, it also prints the table, and returns 1 if points are "
-        "missing.\n"
-        "{}",
-        Lines{report_options().help()});
+  if (prints_help(
+          invocation, report_options(),
+          "usage: lockstep report RUN... [options]\n"
+          "       lockstep report SCALING-RESULTS [options]\n\n"
+          "Writes a page for a browser with the curves, times, memory, events and options of a "
+          "run,\n"
+          "or a comparison of several runs. The page is one file that needs no network. Of the\n"
+          "results of a scaling study, it also prints the table, and returns 1 if points are "
+          "missing.\n")) {
     return ExitStatus::ok;
   }
   std::vector<std::string> words = invocation.arguments;

@@ -1,12 +1,10 @@
 #include "command.hpp"
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/environment_variable.hpp"
 #include "lockstep/core/exit_advice.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/run/directory_lock.hpp"
 #include "lockstep/run/restart_decision.hpp"
 #include "lockstep/train/run_plan.hpp"
@@ -218,24 +216,19 @@ void print_global_batch(const std::string& path, const RestartArguments& argumen
 }  // namespace
 
 ExitStatus run_restart(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep restart RUN_DIR --status N [options]\n"
-        "       lockstep restart RUN_DIR --ranks N [options]\n\n"
-        "Decides whether a run whose ranks have ended may start again, by the launcher's status,\n"
-        "the ranks' logs and the earlier restarts. For job scripts: prints the answer as one line\n"
-        "and exits with 0 (yes) or 1 (no).\n{}",
-        Lines{restart_options().help()});
+  if (prints_help(invocation, restart_options(),
+                  "usage: lockstep restart RUN_DIR --status N [options]\n"
+                  "       lockstep restart RUN_DIR --ranks N [options]\n\n"
+                  "Decides whether a run whose ranks have ended may start again, by the launcher's "
+                  "status,\n"
+                  "the ranks' logs and the earlier restarts. For job scripts: prints the answer as "
+                  "one line\n"
+                  "and exits with 0 (yes) or 1 (no).\n")) {
     return ExitStatus::ok;
   }
   const auto parsed = restart_options().parse(invocation.arguments, /*allow_positional=*/true);
   const RestartArguments& arguments = parsed.value;
-  if (parsed.positional.size() != 1) {
-    fail(ExitStatus::usage,
-         "restart takes one run directory ({} are given); see lockstep restart --help",
-         parsed.positional.size());
-  }
-  const std::string& path = parsed.positional.front();
+  const std::string& path = only_argument(parsed.positional, "restart", "run directory");
   if (parsed.given.contains("status") == parsed.given.contains("ranks")) {
     fail(ExitStatus::usage,
          "restart takes --status or --ranks (each asks one question); see lockstep restart --help");

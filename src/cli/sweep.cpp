@@ -1,10 +1,7 @@
 #include "lockstep/report/sweep.hpp"
 
 #include "command.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/core/directory.hpp"
-#include "lockstep/core/json.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/core/random_name.hpp"
 #include "lockstep/core/text_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
@@ -79,11 +76,7 @@ SweepCommand parse(const std::vector<std::string>& arguments) {
                              : option.value == "false" ? "--no-" + option.name
                                                        : "--" + option.name + "=" + option.value);
   }
-  if (tokens.positional.size() != 1) {
-    fail(ExitStatus::usage, "sweep takes one file ({} are given); see lockstep sweep --help",
-         tokens.positional.size());
-  }
-  command.file = tokens.positional.front();
+  command.file = only_argument(tokens.positional, "sweep", "file");
   return command;
 }
 
@@ -145,15 +138,15 @@ void write_unfinished(const report::Sweep& sweep, const std::vector<report::Swee
 }  // namespace
 
 ExitStatus run_sweep(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep sweep FILE [options] [OPTIONS OF LOCKSTEP TRAIN...]\n\n"
-        "Checks a sweep: one run for each line of FILE, which has options of lockstep train. They\n"
-        "override those of the command line; lines that begin with # are comments. A run's folder\n"
-        "in --run-dir has the name of its line's options, sorted. Prints which runs have "
-        "finished,\n"
-        "and which are to run: by slurm/sweep.sbatch, or one after another.\n{}",
-        Lines{sweep_options().help()});
+  if (prints_help(invocation, sweep_options(),
+                  "usage: lockstep sweep FILE [options] [OPTIONS OF LOCKSTEP TRAIN...]\n\n"
+                  "Checks a sweep: one run for each line of FILE, which has options of lockstep "
+                  "train. They\n"
+                  "override those of the command line; lines that begin with # are comments. A "
+                  "run's folder\n"
+                  "in --run-dir has the name of its line's options, sorted. Prints which runs have "
+                  "finished,\n"
+                  "and which are to run: by slurm/sweep.sbatch, or one after another.\n")) {
     return ExitStatus::ok;
   }
   const SweepCommand command = parse(invocation.arguments);

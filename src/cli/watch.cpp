@@ -1,8 +1,5 @@
 #include "command.hpp"
-#include "lockstep/config/option_table.hpp"
 #include "lockstep/core/environment_variable.hpp"
-#include "lockstep/core/json.hpp"
-#include "lockstep/core/print.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/report/live_run.hpp"
 #include "lockstep/report/status_frame.hpp"
@@ -134,23 +131,17 @@ void show_screen(const std::string& path, const WatchArguments& arguments, Chars
 }  // namespace
 
 ExitStatus run_watch(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep watch RUN [options]\n\n"
-        "Shows a run while it runs: progress, losses, speed, times, memory, checkpoints and\n"
-        "slow ranks. Reads the run directory only, also on another host. q quits. Without a\n"
-        "terminal, prints the current state.\n{}",
-        Lines{watch_options().help()});
+  if (prints_help(
+          invocation, watch_options(),
+          "usage: lockstep watch RUN [options]\n\n"
+          "Shows a run while it runs: progress, losses, speed, times, memory, checkpoints and\n"
+          "slow ranks. Reads the run directory only, also on another host. q quits. Without a\n"
+          "terminal, prints the current state.\n")) {
     return ExitStatus::ok;
   }
   const auto parsed = watch_options().parse(invocation.arguments, /*allow_positional=*/true);
   const WatchArguments& arguments = parsed.value;
-  if (parsed.positional.size() != 1) {
-    fail(ExitStatus::usage,
-         "watch takes one run directory ({} are given); see lockstep watch --help",
-         parsed.positional.size());
-  }
-  const std::string& path = parsed.positional.front();
+  const std::string& path = only_argument(parsed.positional, "watch", "run directory");
   const Charset own = charset();
   if (!arguments.wait) report::require_run(path);
   if (arguments.once || arguments.json || !can_show_screen()) {

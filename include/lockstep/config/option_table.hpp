@@ -70,8 +70,9 @@ class OptionTable final {
     return *this;
   }
 
-  template <typename T>
-  OptionTable& add(T Struct::*member, const OptionSpec& spec) {
+  /// `member` may be of a base of the struct, here and below.
+  template <typename T, typename Owner>
+  OptionTable& add(T Owner::*member, const OptionSpec& spec) {
     entries_.push_back(
         {.spec = spec,
          .is_switch = std::is_same_v<T, bool>,
@@ -105,8 +106,8 @@ class OptionTable final {
 
   /// Adds an enum's option that also takes the word `absent`, for nullopt; or a switch, which is
   /// nullopt unless it is given.
-  template <typename T>
-  OptionTable& add(std::optional<T> Struct::*member, const std::string& absent, OptionSpec spec) {
+  template <typename T, typename Owner>
+  OptionTable& add(std::optional<T> Owner::*member, const std::string& absent, OptionSpec spec) {
     constexpr bool is_switch = std::is_same_v<T, bool>;
     const std::vector<std::string> values =
         is_switch ? std::vector<std::string>{"false", "true"} : spec.choices;
