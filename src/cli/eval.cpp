@@ -16,30 +16,21 @@
 namespace lockstep::cli {
 namespace {
 
-/// The options of train that eval shares: empty or 0 is the checkpoint's.
-Config evaluated_config() {
-  Config config;
-  config.model.clear();
-  config.batch_size = 64;
-  return config;
-}
+struct EvalArguments : EvaluationRequest {
+  EvalArguments() { loader_threads = Config{}.loader_threads; }
 
-struct EvalArguments {
-  std::string checkpoint;
-  std::string split = "val";
-  std::optional<bool> ema;  ///< nullopt: if the file has an average
-  Config config = evaluated_config();
-  double eval_crop_ratio = 0;                               ///< 0: the training run's
-  std::int64_t eval_resize = 0;                             ///< as eval_crop_ratio
-  std::optional<ResizeFilter> eval_interpolation;           ///< nullopt: the training run's
-  std::optional<Precision> precision;                       ///< nullopt: the training run's
-  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the training run's
-  bool per_class = false;
-  std::string confusion;
-  std::string predictions;
-  bool overwrite = false;
+  std::int64_t threads = 0;
   bool json = false;
 };
+
+/// An option of train, and how it differs here as in SharedOption.
+OptionSpec as_for_train(const char* name, const std::string& help = {},
+                        std::optional<double> min = {}) {
+  OptionSpec spec = train_options().spec(name);
+  if (!help.empty()) spec.help = help;
+  spec.min = min.value_or(spec.min);
+  return spec;
+}
 
 // NOLINTNEXTLINE(readability-function-size): a table
 OptionTable<EvalArguments> eval_options() {
@@ -48,26 +39,25 @@ OptionTable<EvalArguments> eval_options() {
   table.group("What")
       .add(&EvalArguments::checkpoint,
            {.name = "checkpoint", .help = "checkpoint, or an HDF5 file with only /model"})
-      .add(&EvalArguments::config, train,
-           {{.name = "data", .help = "directory of shards to evaluate on"}})
+      .add(&EvalArguments::data, as_for_train("data", "directory of shards to evaluate on"))
       .add(&EvalArguments::split, {.name = "split", .help = "split of --data to evaluate"})
       .add(&EvalArguments::ema, "auto",
            {.name = "ema",
             .help = "evaluate the average of the weights, /ema; auto: if the file has one"})
-      .add(&EvalArguments::config, train,
-           {{.name = "model", .help = "network; empty: the checkpoint's"},
-            {.name = "width", .help = "width of --model, as for train"},
-            {.name = "stem", .help = "stem of --model, as for train"},
-            {.name = "shortcut", .help = "shortcuts of --model, as for train"},
-            {.name = "image-size",
-             .help = "height and width of the network's input; 0: that of the training run's "
-                     "evaluations, else the data set's"},
-            {.name = "mean",
-             .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's, "
-                     "else the data "
-                     "set's"},
-            {.name = "std",
-             .help = "channel standard deviations, comma-separated; empty: as --mean"}});
+      .add(&EvalArguments::model, as_for_train("model", "network; empty: the checkpoint's"))
+      .add(&EvalArguments::width, as_for_train("width", "width of --model, as for train"))
+      .add(&EvalArguments::stem, as_for_train("stem", "stem of --model, as for train"))
+      .add(&EvalArguments::shortcut, as_for_train("shortcut", "shortcuts of --model, as for train"))
+      .add(&EvalArguments::image_size,
+           as_for_train("image-size",
+                        "height and width of the network's input; 0: that of the training run's "
+                        "evaluations, else the data set's"))
+      .add(&EvalArguments::mean,
+           as_for_train("mean",
+                        "channel means of pixels in [0, 1], comma-separated; empty: the "
+                        "checkpoint's, else the data set's"))
+      .add(&EvalArguments::std,
+           as_for_train("std", "channel standard deviations, comma-separated; empty: as --mean"));
   table
       .add(&EvalArguments::eval_crop_ratio, {.name = "eval-crop-ratio",
                                              .help = "as for train; 0: that of the training run",
@@ -87,15 +77,15 @@ OptionTable<EvalArguments> eval_options() {
            {.name = "precision",
             .help = "data type to compute in; run: that of the training run",
             .choices = train.spec("precision").choices})
-      .add(&EvalArguments::config, train, {{.name = "device"}, {.name = "decode"}})
+      .add(&EvalArguments::device, as_for_train("device"))
+      .add(&EvalArguments::decode, as_for_train("decode"))
       .add(&EvalArguments::conv_algorithm,
            {.name = "conv-algorithm",
             .help = "3x3 convolutions on CPUs; run: as in the training run",
             .choices = {"run", "direct"}})
-      .add(&EvalArguments::config, train,
-           {{.name = "batch-size", .help = "samples per rank", .min = 1},
-            {.name = "threads"},
-            {.name = "loader-threads"}});
+      .add(&EvalArguments::batch_size, as_for_train("batch-size", "samples per rank", 1))
+      .add(&EvalArguments::threads, as_for_train("threads"))
+      .add(&EvalArguments::loader_threads, as_for_train("loader-threads"));
   table.group("Result")
       .add(&EvalArguments::per_class,
            {.name = "per-class", .help = "print samples and top-1 of each class"})
@@ -113,9 +103,9 @@ OptionTable<EvalArguments> eval_options() {
 
 EvalArguments parse(const std::vector<std::string>& words) {
   auto parsed = eval_options().parse(words);
-  require_model_of_options(eval_options(), parsed);
+  require_model_of_options(eval_options(), parsed, parsed.value.model);
   EvalArguments arguments = std::move(parsed.value);
-  if (arguments.checkpoint.empty() || arguments.config.data.empty()) {
+  if (arguments.checkpoint.empty() || arguments.data.empty()) {
     fail(ExitStatus::usage,
          "eval needs --checkpoint and --data ({} missing); see lockstep eval --help",
          arguments.checkpoint.empty() ? "--checkpoint is" : "--data is");
@@ -180,55 +170,29 @@ void print_result(const EvaluationResult& result, const EvalArguments& arguments
 }  // namespace
 
 ExitStatus run_eval(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_out(
-        "usage: lockstep eval --checkpoint FILE --data DIR [options]\n\n"
-        "Computes loss, top-1 and top-5 over exactly the samples of a split.\n{}",
-        Lines{eval_options().help()});
+  if (prints_help(invocation, eval_options(),
+                  "usage: lockstep eval --checkpoint FILE --data DIR [options]\n\n"
+                  "Computes loss, top-1 and top-5 over exactly the samples of a split.\n")) {
     return ExitStatus::ok;
   }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     const EvalArguments arguments = parse(invocation.arguments);
-    const Config& config = arguments.config;
     std::string input;
-    const EvaluationResult result = evaluate({.checkpoint = arguments.checkpoint,
-                                              .data = config.data,
-                                              .split = arguments.split,
-                                              .ema = arguments.ema,
-                                              .model = config.model,
-                                              .width = config.width,
-                                              .stem = config.stem,
-                                              .shortcut = config.shortcut,
-                                              .image_size = config.image_size,
-                                              .eval_crop_ratio = arguments.eval_crop_ratio,
-                                              .eval_resize = arguments.eval_resize,
-                                              .eval_interpolation = arguments.eval_interpolation,
-                                              .mean = config.mean,
-                                              .std = config.std,
-                                              .precision = arguments.precision,
-                                              .device = config.device,
-                                              .decode = config.decode,
-                                              .conv_algorithm = arguments.conv_algorithm,
-                                              .batch_size = config.batch_size,
-                                              .loader_threads = config.loader_threads,
-                                              .per_class = arguments.per_class,
-                                              .confusion = arguments.confusion,
-                                              .predictions = arguments.predictions,
-                                              .overwrite = arguments.overwrite},
-                                             {.comm = job.comm(),
-                                              .binding = job.bind(static_cast<int>(config.threads)),
-                                              .model = {},
-                                              .warn =
-                                                  [&](const std::string& text) {
-                                                    if (job.is_first()) print_warning(text);
-                                                  },
-                                              .say =
-                                                  [&](const std::string& text) {
-                                                    input = text;
-                                                    if (job.is_first() && !arguments.json) {
-                                                      print_out("input: {}\n", input);
-                                                    }
-                                                  }});
+    const EvaluationResult result =
+        evaluate(arguments, {.comm = job.comm(),
+                             .binding = job.bind(static_cast<int>(arguments.threads)),
+                             .model = {},
+                             .warn =
+                                 [&](const std::string& text) {
+                                   if (job.is_first()) print_warning(text);
+                                 },
+                             .say =
+                                 [&](const std::string& text) {
+                                   input = text;
+                                   if (job.is_first() && !arguments.json) {
+                                     print_out("input: {}\n", input);
+                                   }
+                                 }});
     if (job.is_first()) print_result(result, arguments, input);
     return ExitStatus::ok;
   });

@@ -104,7 +104,7 @@ ExportArguments parse(const std::vector<std::string>& words) {
            export_options().get(arguments, "format"), why);
     }
   }
-  require_model_of_options(export_options(), parsed);
+  require_model_of_options(export_options(), parsed, arguments.config.model);
   return std::move(parsed.value);
 }
 

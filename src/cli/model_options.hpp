@@ -39,8 +39,9 @@ namespace lockstep::cli {
 /// --model replaces the checkpoint's.
 template <typename Arguments>
 void require_model_of_options(const OptionTable<Arguments>& table,
-                              const typename OptionTable<Arguments>::Parsed& parsed) {
-  if (!parsed.value.config.model.empty()) return;
+                              const typename OptionTable<Arguments>::Parsed& parsed,
+                              const std::string& model) {
+  if (!model.empty()) return;
   for (const char* name : {"width", "stem", "shortcut"}) {
     if (!parsed.given.contains(name)) continue;
     fail(ExitStatus::usage, "--{0} {1} without --model (it is the {0} of that model); give both",
