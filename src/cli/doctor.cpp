@@ -5,9 +5,9 @@
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
-#include "lockstep/models/models.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
+#include "model_options.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -74,11 +74,7 @@ OptionTable<DoctorArguments> doctor_options() {
 
 /// Size of a checkpoint: parameters, running statistics and optimizer state, in fp32.
 std::uint64_t checkpoint_bytes(const Config& config) {
-  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
-                                                          .height = config.image_size,
-                                                          .width = config.image_size},
-                                                .classes = config.classes,
-                                                .width = config.width});
+  const Graph graph = described_model(config);
   const std::uint64_t copies = 1 + slot_count(config);
   // Allowance for running statistics, names and attributes, which are small.
   constexpr std::uint64_t rest = std::uint64_t{1} << 20;

@@ -4,8 +4,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/core/directory.hpp"
 #include "lockstep/run/directory_lock.hpp"
-#include "pack_progress.hpp"
-#include "pack_result.hpp"
+#include "pack_output.hpp"
 
 #include <fmt/format.h>
 
@@ -19,22 +18,15 @@ namespace {
 
 enum class SourceKind { mnist, cifar, folder, tar, webdataset };
 
-struct PackArguments {
+/// Of the sizes that may be absent, 0 is none.
+struct PackArguments : ImageOptions {
   SourceKind from = SourceKind::mnist;
-  std::string input;
-  std::string val_labels;
-  std::string class_ids;
-  std::string class_names;
   std::string output;
   std::int64_t shards = 0;  ///< 0: derived from shard_mb
   double shard_mb = 256;
   std::int64_t seed = 0;
-  std::int64_t image_size = 224;
-  std::int64_t image_width = 0;  ///< 0: image_size
-  bool keep_encoded = false;
-  std::int64_t short_side = 0;  ///< 0: images keep their size
-  std::int64_t quality = default_jpeg_quality;
-  OnBad on_bad = OnBad::stop;
+  std::int64_t asked_width = 0;
+  std::int64_t asked_short_side = 0;
   bool overwrite = false;
   bool json = false;
 };
@@ -47,7 +39,7 @@ void add_image_options(OptionTable<PackArguments>& table) {
             .unit = "pixels",
             .min = 1,
             .max = 4096})
-      .add(&PackArguments::image_width,
+      .add(&PackArguments::asked_width,
            {.name = "image-width",
             .help = "resize to cover --image-size rows and this many columns, then crop the "
                     "center, so that less of wide images is lost; 0: --image-size",
@@ -57,7 +49,7 @@ void add_image_options(OptionTable<PackArguments>& table) {
       .add(&PackArguments::keep_encoded,
            {.name = "keep-encoded",
             .help = "pack JPEG files as they are; PNG and CMYK files become JPEG files"})
-      .add(&PackArguments::short_side,
+      .add(&PackArguments::asked_short_side,
            {.name = "short-side",
             .help = "with --keep-encoded: resize images with a longer short side to this, and "
                     "encode them again; 0: keep their size",
@@ -94,7 +86,7 @@ OptionTable<PackArguments> pack_options() {
       .add(&PackArguments::from, {.name = "from",
                                   .help = "kind of --input",
                                   .choices = {"mnist", "cifar", "folder", "tar", "webdataset"}})
-      .add(&PackArguments::input, {.name = "input", .help = "directory to read"});
+      .add(&PackArguments::directory, {.name = "input", .help = "directory to read"});
   add_image_options(table);
   table.group("Shards")
       .add(&PackArguments::output,
@@ -198,16 +190,9 @@ PackArguments parse(const std::vector<std::string>& arguments) {
 }
 
 ImageOptions image_options(const PackArguments& arguments) {
-  ImageOptions options{.directory = arguments.input,
-                       .image_size = arguments.image_size,
-                       .keep_encoded = arguments.keep_encoded,
-                       .quality = arguments.quality,
-                       .val_labels = arguments.val_labels,
-                       .class_ids = arguments.class_ids,
-                       .class_names = arguments.class_names,
-                       .on_bad = arguments.on_bad};
-  if (arguments.image_width > 0) options.image_width = arguments.image_width;
-  if (arguments.short_side > 0) options.short_side = arguments.short_side;
+  ImageOptions options = arguments;
+  if (arguments.asked_width > 0) options.image_width = arguments.asked_width;
+  if (arguments.asked_short_side > 0) options.short_side = arguments.asked_short_side;
   return options;
 }
 
@@ -216,10 +201,10 @@ std::unique_ptr<PackSource> open_source(const PackArguments& arguments, Communic
   std::unique_ptr<PackSource> source;
   switch (arguments.from) {
     case SourceKind::mnist:
-      collectively(comm, [&] { source = open_mnist_source(arguments.input); });
+      collectively(comm, [&] { source = open_mnist_source(arguments.directory); });
       break;
     case SourceKind::cifar:
-      collectively(comm, [&] { source = open_cifar_source(arguments.input); });
+      collectively(comm, [&] { source = open_cifar_source(arguments.directory); });
       break;
     case SourceKind::folder:
       source = open_folder_source(image_options(arguments), comm);
@@ -239,7 +224,7 @@ std::unique_ptr<PackSource> open_source(const PackArguments& arguments, Communic
 void require_output_outside(const PackArguments& arguments) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const fs::path input = fs::weakly_canonical(fs::absolute(arguments.input), ignored);
+  const fs::path input = fs::weakly_canonical(fs::absolute(arguments.directory), ignored);
   const fs::path output = fs::weakly_canonical(fs::absolute(arguments.output), ignored);
   const fs::path from_input = output.lexically_relative(input);
   if (from_input.empty() || *from_input.begin() == "..") return;
@@ -247,7 +232,7 @@ void require_output_outside(const PackArguments& arguments) {
       ExitStatus::usage,
       "--output {} is {} --input {} (its shards would be taken for data); give a directory outside "
       "of it",
-      arguments.output, from_input == "." ? "equal to" : "below", arguments.input);
+      arguments.output, from_input == "." ? "equal to" : "below", arguments.directory);
 }
 
 }  // namespace
@@ -293,7 +278,7 @@ ExitStatus run_pack(Invocation& invocation) {
     if (job.is_first()) {
       print_packed(result, {.output = arguments.output,
                             .json = arguments.json,
-                            .short_side = arguments.short_side,
+                            .short_side = arguments.asked_short_side,
                             .seconds = elapsed.count()});
       std::fflush(stdout);
       warn_of_left_out(result, arguments.output);
