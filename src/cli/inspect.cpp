@@ -212,73 +212,8 @@ Report inspect_file(const std::string& named, Verify verify) {
        path.text(), fmt::join(h5::children(file, "/"), ", "));
 }
 
-/// Prints one report to standard output and its faults to standard error.
-void print(const Report& report, const std::string& separator) {
-  print_out("{}{}", Lines{separator}, Lines{report.text});
-  for (const std::string& fault : report.faults) print_error(fault);
-}
-
-ExitStatus write_manifest(const std::vector<std::string>& paths,
-                          const InspectArguments& arguments) {
-  const std::string text = manifest({.paths = paths, .output = arguments.output});
-  if (!arguments.output.empty()) {
-    write_text_atomically(arguments.output, text);
-  } else {
-    print_exact(text);  // sha256sum needs the bytes of the names
-  }
-  return ExitStatus::ok;
-}
-
-ExitStatus inspect_paths(const std::vector<std::string>& paths, const InspectArguments& arguments) {
-  ExitStatus status = ExitStatus::ok;
-  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
-  bool first = true;
-  for (const std::string& path : paths) {
-    Report report;
-    keep_fault(report,
-               [&] { report = inspect_path(path, arguments.verify ? Verify::yes : Verify::no); });
-    if (status == ExitStatus::ok) status = report.status;
-    if (!arguments.json) {
-      print(report, first || report.text.empty() ? "" : "\n");
-    } else {
-      if (report.json.is_null()) report.json = {{"path", path}, {"kind", nullptr}};
-      report.json["faults"] = report.faults;
-      for (const std::string& fault : report.faults) print_error(fault);
-      objects.push_back(std::move(report.json));
-    }
-    first = first && report.text.empty();
-  }
-  if (arguments.json) {
-    const nlohmann::ordered_json result =
-        paths.size() == 1 ? objects.front() : nlohmann::ordered_json{{"inspected", objects}};
-    print_json(result);
-  }
-  return status;
-}
-
-}  // namespace
-
-std::string line(const std::string& name, const std::string& value) {
-  return value.empty() ? std::string()
-                       : fmt::format("  {:<17}{}\n", escape_line(name), escape_line(value));
-}
-
-std::string join(const std::vector<float>& values) {
-  return fmt::format("{:.4f}", fmt::join(values, " "));
-}
-
-std::string join(const std::vector<std::string>& names) {
-  constexpr std::size_t shown = 10;
-  if (names.size() <= shown) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{}, ... {} (see --json)",
-                     fmt::join(names.begin(), names.begin() + shown, ", "), names.back());
-}
-
-Report inspect_model(const Graph& graph) {
-  const ModelSummary summary = summarize_model(graph);
-  return {.json = summary_json(summary), .text = format_summary(summary)};
-}
-
+/// A shard, a directory of shards, a checkpoint or a run directory. Error(no_input) if the path is
+/// absent, Error(bad_input) if it is none of these.
 Report inspect_path(const std::string& path, Verify verify) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -293,13 +228,51 @@ Report inspect_path(const std::string& path, Verify verify) {
   return is_run ? inspect_run(path, verify) : inspect_data_set(path, verify);
 }
 
-namespace {
+ExitStatus write_manifest(const std::vector<std::string>& paths,
+                          const InspectArguments& arguments) {
+  const std::string text = manifest(paths, arguments.output);
+  if (!arguments.output.empty()) {
+    write_text_atomically(arguments.output, text);
+  } else {
+    print_exact(text);  // sha256sum needs the bytes of the names
+  }
+  return ExitStatus::ok;
+}
+
+ExitStatus inspect_paths(const std::vector<std::string>& paths, const InspectArguments& arguments) {
+  ExitStatus status = ExitStatus::ok;
+  Json objects = Json::array();
+  bool first = true;
+  for (const std::string& path : paths) {
+    Report report;
+    keep_fault(report,
+               [&] { report = inspect_path(path, arguments.verify ? Verify::yes : Verify::no); });
+    if (status == ExitStatus::ok) status = report.status;
+    if (arguments.json) {
+      if (report.json.is_null()) report.json = {{"path", path}, {"kind", nullptr}};
+      report.json["faults"] = report.faults;
+      objects.push_back(std::move(report.json));
+    } else {
+      print_out("{}{}", Lines{first || report.text.empty() ? "" : "\n"}, Lines{report.text});
+    }
+    for (const std::string& fault : report.faults) print_error(fault);
+    first = first && report.text.empty();
+  }
+  if (arguments.json) {
+    print_json(paths.size() == 1 ? objects.front() : Json{{"inspected", objects}});
+  }
+  return status;
+}
 
 Report inspect_network(const InspectArguments& arguments) {
   Config config = arguments.config;
   const Graph graph = described_model(config);
-  const auto threads = static_cast<int>(config.threads);
-  Report report = inspect_model(graph);
+  const ModelSummary summary = summarize_model(graph);
+  Report report{.json = summary_json(summary), .text = format_summary(summary)};
+  const auto add = [&](const char* name, const Report& part) {
+    report.json[name] = part.json;
+    report.text += "\n" + part.text;
+  };
   if (const std::string note = stem_note(graph.name(), model_options(config)); !note.empty()) {
     report.json["note"] = note;
     report.text += note + "\n";
@@ -312,46 +285,53 @@ Report inspect_network(const InspectArguments& arguments) {
     convolutions = plan_convolutions(graph,
                                      {.algorithm = config.conv_algorithm,
                                       .precision = config.precision,
-                                      .threads = threads,
+                                      .threads = static_cast<int>(config.threads),
                                       .batch_size = config.batch_size},
                                      cache);
   }
-  if (arguments.engine == "gpu") {
-    const Report engine = inspect_gpu(graph, config, arguments.gpu);
-    report.json["engine"] = engine.json;
-    report.text += "\n" + engine.text;
-  }
-  if (arguments.engine == "cpu") {
-    const Report engine = inspect_engine(
-        graph, {.precision = config.precision, .threads = threads, .batch_size = config.batch_size},
-        convolutions);
-    report.json["engine"] = engine.json;
-    report.text += "\n" + engine.text;
-  }
+  if (arguments.engine == "gpu") add("engine", inspect_gpu(graph, config, arguments.gpu));
+  if (arguments.engine == "cpu") add("engine", inspect_engine(graph, config, convolutions));
   if (arguments.step) {
     Config listed = config;
     listed.shard = arguments.shard.value_or(ShardMode::none);
     validate_communication_dtypes(listed);
-    const Report step =
-        inspect_step(graph, listed, std::max(1, static_cast<int>(arguments.ranks)));
-    report.json["step"] = step.json;
-    report.text += "\n" + step.text;
+    add("step", inspect_step(graph, listed, std::max(1, static_cast<int>(arguments.ranks))));
   }
   if (arguments.ranks > 0) {
     config.shard = ShardMode::full;  // validates for a sharded mode, as all rows but the first are
     validate_communication_dtypes(config);
-    const Report memory = inspect_memory(graph, {.ranks = static_cast<int>(arguments.ranks),
-                                                 .convolutions = convolutions.choices,
-                                                 .on_processors = on_processors,
-                                                 .only = arguments.shard,
-                                                 .config = config});
-    report.json["memory"] = memory.json;
-    report.text += "\n" + memory.text;
+    add("memory", inspect_memory(graph, {.ranks = static_cast<int>(arguments.ranks),
+                                         .convolutions = convolutions.choices,
+                                         .on_processors = on_processors,
+                                         .only = arguments.shard,
+                                         .config = config}));
   }
   return report;
 }
 
 }  // namespace
+
+std::string line(const std::string& name, const std::string& value) {
+  return value.empty() ? std::string()
+                       : fmt::format("  {:<17}{}\n", escape_line(name), escape_line(value));
+}
+
+void add_damage(Report& report, Json& json, const char* each, std::size_t earlier) {
+  const bool undamaged = report.faults.size() == earlier;
+  json["verified"] = undamaged;
+  report.text += line("undamaged", undamaged ? fmt::format("yes, every {}", each) : "NO");
+}
+
+std::string join(const std::vector<float>& values) {
+  return fmt::format("{:.4f}", fmt::join(values, " "));
+}
+
+std::string join(const std::vector<std::string>& names) {
+  constexpr std::size_t shown = 10;
+  if (names.size() <= shown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}, ... {} (see --json)",
+                     fmt::join(names.begin(), names.begin() + shown, ", "), names.back());
+}
 
 ExitStatus run_inspect(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {

@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-nlohmann::ordered_json image_json(const ImageShape& image, bool encoded) {
+Json image_json(const ImageShape& image, bool encoded) {
   if (encoded) return "jpeg";
-  return nlohmann::ordered_json::array({image.height, image.width, image.channels});
+  return Json::array({image.height, image.width, image.channels});
 }
 
 /// `short_side`: as DatasetInfo::short_side.
@@ -28,13 +28,8 @@ std::string image_text(const ImageShape& image, bool encoded, std::int64_t short
                          : fmt::format("JPEG files, short side {} at most", short_side);
 }
 
-nlohmann::ordered_json short_side_json(std::int64_t short_side) {
-  return short_side == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(short_side);
-}
-
-std::string describe_damage(const Report& report, Verify verify) {
-  if (verify == Verify::no) return {};
-  return line("undamaged", report.faults.empty() ? "yes, every sample" : "NO");
+Json short_side_json(std::int64_t short_side) {
+  return short_side == 0 ? Json(nullptr) : Json(short_side);
 }
 
 /// Splits with at least one shard file name in the directory.
@@ -59,20 +54,17 @@ ClassNames add_split(Report& report, const std::string& directory, const std::st
       keep_fault(report, [&] { verify_shard((fs::path(directory) / shard).string()); });
     }
   }
-  nlohmann::ordered_json json{{"split", split},
-                              {"samples", info.samples},
-                              {"shards", shards.size()},
-                              {"image", image_json(info.image, info.encoded)},
-                              {"short_side", short_side_json(info.short_side)},
-                              {"classes", info.classes},
-                              {"class_names", info.class_names},
-                              {"mean", info.mean},
-                              {"std", info.std},
-                              {"identity", fmt::format("{:08x}", info.identity)},
-                              {"notes", info.notes}};
-  if (verify == Verify::yes) json["verified"] = report.faults.size() == faults_before;
-  report.json["splits"].push_back(std::move(json));
-
+  Json json{{"split", split},
+            {"samples", info.samples},
+            {"shards", shards.size()},
+            {"image", image_json(info.image, info.encoded)},
+            {"short_side", short_side_json(info.short_side)},
+            {"classes", info.classes},
+            {"class_names", info.class_names},
+            {"mean", info.mean},
+            {"std", info.std},
+            {"identity", fmt::format("{:08x}", info.identity)},
+            {"notes", info.notes}};
   report.text += fmt::format("{}: {} samples in {} shard{}\n", split, info.samples, shards.size(),
                              shards.size() == 1 ? "" : "s");
   report.text += line("image", image_text(info.image, info.encoded, info.short_side));
@@ -82,10 +74,8 @@ ClassNames add_split(Report& report, const std::string& directory, const std::st
   report.text += line("std", join(info.std));
   report.text += line("identity", fmt::format("{:08x}", info.identity));
   for (const std::string& note : info.notes) report.text += line("note", note);
-  if (verify == Verify::yes) {
-    report.text +=
-        line("undamaged", report.faults.size() == faults_before ? "yes, every sample" : "NO");
-  }
+  if (verify == Verify::yes) add_damage(report, json, "sample", faults_before);
+  report.json["splits"].push_back(std::move(json));
   return {.of = "split " + split, .names = info.class_names};
 }
 
@@ -110,14 +100,12 @@ Report inspect_shard(const std::string& path, Verify verify) {
                  {"samples", header.samples},
                  {"image", image_json(header.image, header.encoded)},
                  {"short_side", short_side_json(header.short_side)},
-                 {"classes", header.classes ? nlohmann::ordered_json(*header.classes)
-                                            : nlohmann::ordered_json(nullptr)},
+                 {"classes", header.classes ? Json(*header.classes) : Json(nullptr)},
                  {"class_names", header.class_names},
                  {"mean", header.mean},
                  {"std", header.std},
                  {"contiguous", header.contiguous},
                  {"checksums", header.checksums.has_value()}};
-  if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
   report.text = fmt::format("{}: shard of {} samples\n", path, header.samples);
   report.text += line("image", image_text(header.image, header.encoded, header.short_side));
   report.text += line("classes", header.classes ? std::to_string(*header.classes) : "not given");
@@ -127,14 +115,13 @@ Report inspect_shard(const std::string& path, Verify verify) {
   report.text +=
       line("layout", header.contiguous ? "contiguous" : "chunked or compressed (slower to read)");
   report.text += line("checksums", header.checksums ? "one a sample" : "none");
-  report.text += describe_damage(report, verify);
+  if (verify == Verify::yes) add_damage(report, report.json, "sample");
   return report;
 }
 
 Report inspect_data_set(const std::string& directory, Verify verify) {
   Report report;
-  report.json = {
-      {"path", directory}, {"kind", "data set"}, {"splits", nlohmann::ordered_json::array()}};
+  report.json = {{"path", directory}, {"kind", "data set"}, {"splits", Json::array()}};
   const auto splits = splits_in(directory);
   if (splits.empty()) {
     fail(

@@ -28,33 +28,32 @@ std::string describe(bool winograd, const ConvolutionTrial* trial) {
 
 }  // namespace
 
-Report inspect_engine(const Graph& graph, const EngineQuestion& question,
-                      const ConvolutionPlan& plan) {
-  const auto engine = make_cpu_engine(
-      graph,
-      {.threads = question.threads, .precision = question.precision, .convolutions = plan.choices});
+Report inspect_engine(const Graph& graph, const Config& config, const ConvolutionPlan& plan) {
+  const auto engine = make_cpu_engine(graph, {.threads = static_cast<int>(config.threads),
+                                              .precision = config.precision,
+                                              .convolutions = plan.choices});
   Report report;
   report.text = fmt::format(
       "engine: {}\n"
       "algorithms of convolutions, and ms of a batch of {} where both were timed\n"
       "  {:<28}{:>14}  {:<34}{:<34}{}\n",
-      engine->description(), question.batch_size, "convolution", "values", "forward",
-      "data gradient", "weight gradient");
+      engine->description(), config.batch_size, "convolution", "values", "forward", "data gradient",
+      "weight gradient");
   report.json = {{"description", engine->description()},
-                 {"batch_size", question.batch_size},
-                 {"convolutions", nlohmann::ordered_json::array()}};
+                 {"batch_size", config.batch_size},
+                 {"convolutions", Json::array()}};
   for (const Node& node : graph.nodes()) {
     const auto* op = std::get_if<Conv2d>(&node.op);
     if (op == nullptr) continue;
     const auto shape = winograd_shape(graph, *op);
-    nlohmann::ordered_json steps;
+    Json steps;
     std::vector<std::string> cells;
     for (const ConvolutionStep step : convolution_steps) {
       const bool winograd = shape && plan.choices.winograd(*shape, step);
       const auto found = shape ? plan.trials.find({*shape, step}) : plan.trials.end();
       const ConvolutionTrial* trial = found == plan.trials.end() ? nullptr : &found->second;
       cells.push_back(describe(winograd, trial));
-      nlohmann::ordered_json entry{{"algorithm", winograd ? "winograd" : "direct"}};
+      Json entry{{"algorithm", winograd ? "winograd" : "direct"}};
       if (trial != nullptr) entry["winograd_scratch_bytes"] = trial->scratch_bytes;
       if (trial != nullptr && trial->times) {
         entry["direct_seconds"] = trial->times->direct;

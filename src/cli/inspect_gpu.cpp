@@ -61,7 +61,7 @@ Report inspect_gpu(const Graph& graph, const Config& config, const std::string& 
                  {"seconds", all.seconds},
                  {"seconds_at_peak_rates", all.seconds_at_peak},
                  {"images_per_second", rate},
-                 {"launches", nlohmann::ordered_json::array()}};
+                 {"launches", Json::array()}};
   for (const gpu::ModelledLaunch& launch : model.launches) {
     report.json["launches"].push_back({{"step", launch.step},
                                        {"kernel", launch.kernel},

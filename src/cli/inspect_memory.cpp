@@ -84,17 +84,17 @@ std::string text_of(const Row& row) {
       row.mode == ShardMode::hybrid ? fmt::format("{:>18.1f}", mib(row.cost.sent_across)) : "");
 }
 
-nlohmann::ordered_json json_of(const Row& row, int group) {
-  nlohmann::ordered_json json{{"shard", to_string(row.mode)},
-                              {"parameter_bytes", row.cost.state.parameters},
-                              {"gradient_bytes", row.cost.state.gradients},
-                              {"optimizer_bytes", row.cost.state.optimizer},
-                              {"copy_bytes", row.cost.state.copy},
-                              {"activation_bytes", nullptr},
-                              {"gathered_unit_bytes", nullptr},
-                              {"total_bytes", row.total()},
-                              {"sent_bytes_per_step", row.cost.sent},
-                              {"units", row.units}};
+Json json_of(const Row& row, int group) {
+  Json json{{"shard", to_string(row.mode)},
+            {"parameter_bytes", row.cost.state.parameters},
+            {"gradient_bytes", row.cost.state.gradients},
+            {"optimizer_bytes", row.cost.state.optimizer},
+            {"copy_bytes", row.cost.state.copy},
+            {"activation_bytes", nullptr},
+            {"gathered_unit_bytes", nullptr},
+            {"total_bytes", row.total()},
+            {"sent_bytes_per_step", row.cost.sent},
+            {"units", row.units}};
   if (row.activations) {
     json["activation_bytes"] = *row.activations;
     json["gathered_unit_bytes"] = row.gathered;

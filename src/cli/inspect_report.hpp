@@ -7,6 +7,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/models/models.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,15 +25,10 @@ struct Report {
 
 enum class Verify { no, yes };
 
-/// Inspects a shard, a directory of shards, a checkpoint or a run directory. Error(no_input) if the
-/// path is absent, Error(bad_input) if it is none of these.
-[[nodiscard]] Report inspect_path(const std::string& path, Verify verify);
-
 [[nodiscard]] Report inspect_shard(const std::string& path, Verify verify);
 [[nodiscard]] Report inspect_data_set(const std::string& directory, Verify verify);
 [[nodiscard]] Report inspect_checkpoint(const FilePath& path, Verify verify);
 [[nodiscard]] Report inspect_run(const std::string& directory, Verify verify);
-[[nodiscard]] Report inspect_model(const Graph& graph);
 
 /// The run to compute memory for; its config's threads of 0 are omp_get_max_threads().
 struct MemoryQuestion {
@@ -49,13 +45,8 @@ struct MemoryQuestion {
 /// The list of ops of one rank's micro-step, with the configuration's collectives.
 [[nodiscard]] Report inspect_step(const Graph& graph, const Config& config, int ranks);
 
-struct EngineQuestion {
-  Precision precision = Precision::fp32;
-  int threads = 0;
-  std::int64_t batch_size = 32;
-};
-/// Table of the algorithm of each convolution.
-[[nodiscard]] Report inspect_engine(const Graph& graph, const EngineQuestion& question,
+/// Table of the algorithm of each convolution with the config's precision, threads and batch size.
+[[nodiscard]] Report inspect_engine(const Graph& graph, const Config& config,
                                     const ConvolutionPlan& plan);
 
 /// Prediction of a training step on one GPU, by kernel; `gpu`: "h100". Error(usage) if that is
@@ -72,6 +63,9 @@ void keep_fault(Report& report, Check check) {
     if (report.status == ExitStatus::ok) report.status = error.status();
   }
 }
+
+/// Adds whether reading `each` found no faults beside the `earlier` ones; `json` is its part.
+void add_damage(Report& report, Json& json, const char* each, std::size_t earlier = 0);
 
 /// "  mean         0.1 0.2 0.3\n"; nothing for an empty value.
 [[nodiscard]] std::string line(const std::string& name, const std::string& value);

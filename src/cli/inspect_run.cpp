@@ -176,7 +176,6 @@ Report inspect_checkpoint(const FilePath& path, Verify verify) {
                  {"optimizer_slots", slots},
                  {"ema", !reader.ema().empty()},
                  {"state", checkpoint.state ? state_json(*checkpoint.state) : Json(nullptr)}};
-  if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
   report.text = fmt::format("{}: checkpoint, {} parameters in {} tensors\n", path.text(),
                             parameters, reader.model().size());
   report.text += checkpoint.state ? state_text(*checkpoint.state)
@@ -195,9 +194,7 @@ Report inspect_checkpoint(const FilePath& path, Verify verify) {
   if (checkpoint.image) {
     report.text += line("image", fmt::format("{}", fmt::join(extents(*checkpoint.image), "x")));
   }
-  if (verify == Verify::yes) {
-    report.text += line("undamaged", report.faults.empty() ? "yes, every checksum" : "NO");
-  }
+  if (verify == Verify::yes) add_damage(report, report.json, "checksum");
   return report;
 }
 
@@ -241,8 +238,7 @@ Report inspect_run(const std::string& directory, Verify verify) {
       const FilePath path = files / ("checkpoints/" + name);
       keep_fault(report, [&] { CheckpointReader(path, CheckpointUse::resume).verify(); });
     }
-    report.json["verified"] = report.faults.empty();
-    report.text += line("undamaged", report.faults.empty() ? "yes, every checkpoint" : "NO");
+    add_damage(report, report.json, "checkpoint");
   }
   return report;
 }

@@ -45,16 +45,16 @@ struct stat status_of(const std::string& path) {
 /// The files of a manifest, by their names in it.
 class Listing final {
  public:
-  explicit Listing(const ManifestOptions& options) {
-    if (!options.output.empty()) {
-      const fs::path output = fs::weakly_canonical(options.output);
+  Listing(const std::vector<std::string>& paths, const std::string& except) {
+    if (!except.empty()) {
+      const fs::path output = fs::weakly_canonical(except);
       for (const char* ending : {"", ".asc", ".minisig", ".sig"}) {
         omitted_.push_back(output.string() + ending);
       }
     }
-    for (const std::string& path : options.paths) add(path);
+    for (const std::string& path : paths) add(path);
     if (files_.empty()) {
-      fail(ExitStatus::bad_input, "{} has no file to list; check the path", options.paths.front());
+      fail(ExitStatus::bad_input, "{} has no file to list; check the path", paths.front());
     }
   }
 
@@ -167,8 +167,8 @@ std::string line_of(const std::string& sum, const std::string& name) {
 
 }  // namespace
 
-std::string manifest(const ManifestOptions& options) {
-  const Listing listing(options);
+std::string manifest(const std::vector<std::string>& named, const std::string& output) {
+  const Listing listing(named, output);
   std::vector<std::string> paths;
   std::ranges::transform(listing.files(), std::back_inserter(paths),
                          [](const auto& file) { return file.second; });
