@@ -1,13 +1,14 @@
 #pragma once
 
-#include "describe_start.hpp"
-#include "image_sizes.hpp"
+#include "build_graph.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/health/job_end.hpp"
 #include "lockstep/health/run_watch.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_trace.hpp"
 #include "lockstep/run/step_trace.hpp"
+#include "lockstep/runtime/memory_limit.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_session.hpp"
@@ -47,6 +48,7 @@ class Run final {
     open_loaders();
     build_steps();
     describe();
+    report_start();
     return loop();
   }
   [[nodiscard]] std::shared_ptr<Watchdog> share_watchdog() const { return watch_.share_watchdog(); }
@@ -62,6 +64,19 @@ class Run final {
   void open_loaders();
   void build_steps();
   void describe();
+  void describe_model();
+  void describe_classes();
+  void describe_data();
+  void describe_engine();
+  void describe_local_sgd();
+  void describe_evaluation();
+  void describe_numerics();
+  void describe_end();
+  void describe_untrained();
+  void describe_resume();
+  void describe_average();
+  void report_start();
+  [[nodiscard]] StateBytes state_bytes();
   TrainingResult loop();
   void open_validation();
   [[nodiscard]] JobEndOptions job_end_options() const;
@@ -96,7 +111,8 @@ class Run final {
 
   std::vector<MemoryLimit> limits_;  ///< of a CPU engine
   std::optional<TrainingSession> session_;
-  Numerics checkpoints_numerics_;
+  std::string checkpoints_backend_;     ///< as in TrainingState; empty: unknown
+  std::string checkpoints_all_reduce_;  ///< as checkpoints_backend_
   std::shared_ptr<Dataset> validation_;
   std::shared_ptr<Staging> staging_;
   LoaderOptions loading_;

@@ -1,4 +1,4 @@
-#include "build_graph.hpp"
+#include "image_sizes.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/config/unlikely_values.hpp"
 #include "lockstep/core/log_words.hpp"
@@ -93,12 +93,12 @@ void Run::report_start_point() {
     }
     return;
   }
-  describe_resume(*reporter_, start_, state_, geometry_);
+  describe_resume();
   for (const std::string& line : consequences_) reporter_->say(line);
   for (const ConfigDifference& change : changes_) {
     reporter_->say(fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
   }
-  if (start_.reader) describe_average(*reporter_, plan_.plan.config, start_);
+  if (start_.reader) describe_average();
 }
 
 /// Whether a stop cut short the evaluation after the last step. Collective.
@@ -115,7 +115,7 @@ void Run::open_validation() {
   validation_ = std::move(matched.data);
   if (!validation_) return;
   refuse_resizing(config_, validation_->info());
-  describe_untrained(*reporter_, data().info(), validation_->info());
+  describe_untrained();
 }
 
 TrainingResult Run::nothing_to_do() {
@@ -147,7 +147,8 @@ void Run::build_session() {
                                                              shard_group, job_.grid, comm_);
                                   }});
   state_.convolutions = session_->compute().convolutions();
-  checkpoints_numerics_ = Numerics::of(state_);
+  checkpoints_backend_ = state_.backend.value_or("");
+  checkpoints_all_reduce_ = state_.all_reduce.value_or("");
   state_.backend = session_->compute().backend();
   state_.all_reduce = session_->compute().all_reduce();
   state_.optimizer = std::string(session_->optimizer().name());

@@ -81,30 +81,6 @@ TimeAdvice Run::time_advice() {
                         config_.save_every);
 }
 
-void Run::describe() {
-  const StartParts parts{
-      .plan = plan_.plan,
-      .geometry = geometry_,
-      .data = data().info(),
-      .binding = job_.binding,
-      .session = *session_,
-      .steps = *steps_,
-      .bytes = session_->parallel().bytes(session_->optimizer().slot_names().size()),
-      .resizes = graphs_.size() > 1,
-      .validation = validation_ ? &validation_->info() : nullptr,
-      .resizes_to_evaluate = evaluation_graph_.has_value(),
-      .numerics = Numerics::of(state_),
-      .checkpoints_numerics = checkpoints_numerics_,
-      .time = time_,
-      .stop_seconds = stop_timer_->needed({}),
-      .staging = staging_.get(),
-      .changes = changes_,
-      .hosts = watch_.hosts()};
-  describe_start(*reporter_, parts);
-  start_clock_.enter("training");
-  report_start(*reporter_, parts, state_, start_clock_);
-}
-
 TrainingResult Run::loop() {
   const RunPlan& plan = plan_.plan;
   std::optional<RunTrace> trace;
