@@ -10,8 +10,8 @@
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "match_data.hpp"
 #include "normalization.hpp"
+#include "run_data.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -13,8 +13,7 @@
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_session.hpp"
 #include "normalization.hpp"
-#include "open_data.hpp"
-#include "stage_data.hpp"
+#include "run_data.hpp"
 #include "training_steps.hpp"
 
 #include <memory>

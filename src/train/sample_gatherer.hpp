@@ -2,7 +2,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/train/evaluated_samples.hpp"
+#include "lockstep/train/evaluator.hpp"
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,5 @@
 #include "lockstep/train/training_session.hpp"
 
-#include "hybrid_groups.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/health/run_watch.hpp"
 #include "lockstep/parallel/shard_group.hpp"
@@ -48,6 +47,25 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
     };
   }
   return result;
+}
+
+/// The communicators of --shard hybrid, watched unless `watch` is null; empty for other modes.
+HybridComms hybrid_groups(Compute& compute, RunWatch* watch) {
+  using Callers = RunWatch::Callers;
+  const auto watched = [&](Communicator* comm, const char* name, Callers callers = Callers::all) {
+    return comm == nullptr || watch == nullptr ? comm : &watch->watched(*comm, name, callers);
+  };
+  const Compute::Groups host = compute.host_group_communicators();
+  if (host.group != nullptr && watch != nullptr) watch->compare_in_groups(host.group->size());
+  const Compute::Groups device = compute.group_communicators();
+  // Saves gather only in the first group.
+  HybridComms comms{.group_host = watched(host.group, "the group's", Callers::group),
+                    .replicas_host = watched(host.replicas, "the replicas'")};
+  const bool is_host = device.group == host.group;
+  comms.group = is_host ? comms.group_host : watched(device.group, "the group's devices'");
+  comms.replicas =
+      is_host ? comms.replicas_host : watched(device.replicas, "the replicas' devices'");
+  return comms;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-#include "class_results.hpp"
+#include "evaluation_record.hpp"
 
-#include "confusion_file.hpp"
 #include "io/temporary_directory.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -9,15 +9,22 @@
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/blank_batch.hpp"
-#include "lockstep/train/evaluated_samples.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace lockstep {
+
+/// Consecutive samples of a split, and the network's output for them.
+struct EvaluatedSamples {
+  std::int64_t first = 0;                ///< index in the split
+  std::span<const std::int32_t> labels;  ///< (N,)
+  std::span<const float> logits;         ///< (N, classes)
+};
 
 struct EvaluatorOptions {
   /// The evaluator sets augment, random_erasing, mix, shuffle and batch_capacity.

@@ -1,9 +1,13 @@
-#include "match_data.hpp"
+#include "run_data.hpp"
 
 #include "lockstep/comm/broadcast_texts.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/train/run_plan.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace lockstep {
@@ -68,6 +72,69 @@ MatchedTraining match_training_data(std::unique_ptr<Dataset> data, const RunStar
   }
   return {.matched = {.data = std::move(data), .note = std::move(match.note)},
           .classes = std::move(classes)};
+}
+
+std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm) {
+  if (!config.synthetic) return open_dataset(config.data, "train", comm);
+  std::int64_t size = config.image_size != 0 ? config.image_size : default_image_size;
+  for (const ImageSizeChange& change : config.image_size_schedule) {
+    size = std::max(size, change.size);
+  }
+  return make_synthetic_dataset({.samples = config.synthetic_samples,
+                                 .image = {.channels = config.channels != 0 ? config.channels : 3,
+                                           .height = size,
+                                           .width = size},
+                                 .classes = config.classes != 0 ? config.classes : 1000,
+                                 .seed = static_cast<std::uint64_t>(config.seed)});
+}
+
+MatchedData open_validation_data(const Config& config, const ClassNames& network,
+                                 Communicator& comm) {
+  if (config.synthetic) return {};
+  bool present = false;
+  collectively(comm, [&] { present = comm.rank() != 0 || has_split(config.val_data, "val"); });
+  if (comm.all_reduce_value<std::int32_t>(present ? 1 : 0, ReduceOp::min) == 0) return {};
+  MatchedData matched = match_data(network, open_dataset(config.val_data, "val", comm));
+  const std::int64_t classes = matched.data->info().classes;
+  if (classes > config.classes) {
+    fail(ExitStatus::usage,
+         "the validation split of {} has {} classes, but the network has {} (its labels need an "
+         "output each); number the classes of both splits alike, from 0, or give --classes {} if "
+         "training lacks the others",
+         config.val_data, classes, config.classes, classes);
+  }
+  return matched;
+}
+
+std::shared_ptr<Staging> stage_data(const Config& config, const TrainingJob& job,
+                                    const std::vector<Dataset*>& datasets) {
+  if (config.stage_dir.empty()) return nullptr;
+  std::vector<ShardToCopy> shards;
+  std::vector<std::size_t> firsts;
+  for (const Dataset* dataset : datasets) {
+    firsts.push_back(shards.size());
+    if (dataset == nullptr) continue;
+    for (ShardToCopy& shard : dataset->shards_to_copy()) shards.push_back(std::move(shard));
+  }
+  auto staging = std::make_shared<Staging>(
+      StagingOptions{
+          .directory = config.stage_dir, .job = job_name(), .cores = job.binding.allowed},
+      std::move(shards), job.grid, job.comm);
+  for (std::size_t i = 0; i < datasets.size(); ++i) {
+    if (datasets[i] != nullptr) datasets[i]->read_copies(staging, firsts[i]);
+  }
+  return staging;
+}
+
+void report_staging(Staging* staging, RunReporter& reporter) {
+  if (staging == nullptr) return;
+  for (const Staging::News& news : staging->take_news()) {
+    if (news.bad) {
+      reporter.warn(news.text);
+    } else {
+      reporter.say(news.text);
+    }
+  }
 }
 
 }  // namespace lockstep

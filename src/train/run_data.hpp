@@ -6,9 +6,13 @@
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/data/class_names.hpp"
 #include "lockstep/data/dataset.hpp"
+#include "lockstep/data/staging.hpp"
+#include "lockstep/run/run_reporter.hpp"
+#include "lockstep/train/trainer.hpp"
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -34,5 +38,22 @@ struct MatchedTraining {
 [[nodiscard]] MatchedTraining match_training_data(std::unique_ptr<Dataset> data,
                                                   const RunStart& start, const Config& config,
                                                   Communicator& comm);
+
+/// The training split of --data, or --synthetic images. Collective.
+[[nodiscard]] std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm);
+
+/// The validation split of --val-data, with labels matched to the network's classes; null if there
+/// is none. Error(usage) if it has more classes than the network. `config`: with the network's
+/// number of classes, as in RunPlan. Collective.
+[[nodiscard]] MatchedData open_validation_data(const Config& config, const ClassNames& network,
+                                               Communicator& comm);
+
+/// Starts to copy the data sets' shards to --stage-dir, in order; null pointers are missing data
+/// sets. Collective; call before the first read. Returns null without --stage-dir.
+[[nodiscard]] std::shared_ptr<Staging> stage_data(const Config& config, const TrainingJob& job,
+                                                  const std::vector<Dataset*>& datasets);
+
+/// Reports the progress of staging since the last call.
+void report_staging(Staging* staging, RunReporter& reporter);
 
 }  // namespace lockstep
