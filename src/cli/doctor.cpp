@@ -3,7 +3,6 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/doctor/examination.hpp"
-#include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"

@@ -1,6 +1,7 @@
 #include "coordinator.hpp"
 
 #include "facts_json.hpp"
+#include "lockstep/core/unix_time.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 
 #include <algorithm>
@@ -8,21 +9,12 @@
 #include <numeric>
 
 namespace lockstep::doctor {
-namespace {
-
-void add(SegmentFacts& sum, const SegmentFacts& more) {
-  sum.sent += more.sent;
-  sum.retransmitted += more.retransmitted;
-}
-
-}  // namespace
 
 Coordinator::Coordinator(Mailbox& mailbox, Worker& self, const ExaminationOptions& options)
     : mailbox_(mailbox), self_(self), options_(options) {}
 
 bool Coordinator::is_silent(int rank) const {
-  return std::any_of(silent_.begin(), silent_.end(),
-                     [&](const SilentRank& one) { return one.rank == rank; });
+  return std::ranges::find(silent_, rank, &SilentRank::rank) != silent_.end();
 }
 
 bool Coordinator::all_reached() const {
@@ -73,9 +65,8 @@ int Coordinator::number_of(int rank) const {
 }
 
 void Coordinator::describe() {
-  const Answers answers = ask(everyone(), {.phase = "the first message", .command = [](int) {
-                                             return nlohmann::json{{"do", "describe"}};
-                                           }});
+  const Answers answers =
+      ask(everyone(), {.phase = "the first message", .command = same("describe")});
   std::vector<int> nodes(static_cast<std::size_t>(mailbox_.size()), -1);
   for (const auto& [rank, answer] : answers) {
     ranks_.push_back(answer.get<RankFacts>());
@@ -107,17 +98,18 @@ std::vector<NodePairFacts> Coordinator::meet(const Encounter& encounter) {
   for (const auto& [rank, answer] : answers) {
     const auto other = answers.find(encounter.partner(rank));
     if (other == answers.end() || rank > other->first) continue;
-    NodePairFacts pair{.first = rank,
-                       .second = other->first,
-                       .latency = answer.at("latency").get<double>(),
-                       .bandwidth = answer.at("bandwidth").get<double>(),
-                       .segments = answer.at("segments").get<SegmentFacts>(),
-                       .error = answer.at("error").get<std::string>(),
-                       .routes = answer.at("routes").get<std::vector<RouteFacts>>(),
-                       .back = other->second.at("routes").get<std::vector<RouteFacts>>()};
-    add(pair.segments, other->second.at("segments").get<SegmentFacts>());
-    if (pair.error.empty()) pair.error = other->second.at("error").get<std::string>();
-    pairs.push_back(std::move(pair));
+    auto there = answer.get<Passage>();
+    auto back = other->second.get<Passage>();
+    pairs.push_back(
+        {.first = rank,
+         .second = other->first,
+         .latency = there.latency,
+         .bandwidth = there.bandwidth,
+         .segments = {.sent = there.segments.sent + back.segments.sent,
+                      .retransmitted = there.segments.retransmitted + back.segments.retransmitted},
+         .error = there.error.empty() ? std::move(back.error) : std::move(there.error),
+         .routes = std::move(there.routes),
+         .back = std::move(back.routes)});
   }
   return pairs;
 }
@@ -164,9 +156,7 @@ std::vector<NodePairFacts> Coordinator::meet_nodes(const Round& round, const Ans
 void Coordinator::examine_nodes() {
   std::vector<NodePairFacts> pairs;
   if (nodes_.size() > 1) {
-    const Answers listening = ask(leaders_, {.phase = "opening a port", .command = [](int) {
-                                               return nlohmann::json{{"do", "listen"}};
-                                             }});
+    const Answers listening = ask(leaders_, {.phase = "opening a port", .command = same("listen")});
     for (const Round& round : plan_rounds(static_cast<int>(nodes_.size()))) {
       for (NodePairFacts& pair : meet_nodes(round, listening)) pairs.push_back(std::move(pair));
     }
@@ -192,11 +182,9 @@ void Coordinator::examine_clocks() {
         .node = nodes_[static_cast<std::size_t>(node_of_[static_cast<std::size_t>(leader)])],
         .uncertainty = 1e9};
     for (int i = 0; i < questions && !is_silent(leader); ++i) {
-      const double before = wall_clock();
+      const double before = unix_time();
       const auto begin = Clock::now();
-      const Answers answers = ask({leader}, {.phase = "the clocks", .command = [](int) {
-                                               return nlohmann::json{{"do", "clock"}};
-                                             }});
+      const Answers answers = ask({leader}, {.phase = "the clocks", .command = same("clock")});
       const double half = std::chrono::duration<double>(Clock::now() - begin).count() / 2;
       if (answers.empty() || half >= best.uncertainty) continue;
       best.offset = answers.at(leader).get<double>() - before - half;

@@ -24,6 +24,10 @@ class Coordinator final {
  private:
   using Command = std::function<nlohmann::json(int rank)>;
   using Answers = std::map<int, nlohmann::json>;
+  /// The same command for every rank.
+  [[nodiscard]] static Command same(const char* what) {
+    return [what](int) { return nlohmann::json{{"do", what}}; };
+  }
   struct Question {
     std::string phase;  ///< for the message about a rank that does not answer
     Command command;

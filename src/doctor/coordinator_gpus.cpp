@@ -52,12 +52,8 @@ void Coordinator::examine_nccl() {
   if (facts.error.empty()) {
     // The start of NCCL is collective and would hang if a rank is unreachable.
     if (!silent_.empty()) return;
-    const Answers answers = ask(everyone(), {.phase = "NCCL",
-                                             .command =
-                                                 [](int) {
-                                                   return nlohmann::json{{"do", "nccl"}};
-                                                 },
-                                             .limits = 2});
+    const Answers answers =
+        ask(everyone(), {.phase = "NCCL", .command = same("nccl"), .limits = 2});
     facts.error = first_error(answers);
     for (const auto& [rank, answer] : answers) {
       const double bandwidth = answer.at("bandwidth").get<double>();

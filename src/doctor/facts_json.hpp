@@ -1,16 +1,16 @@
 #pragma once
 
-#include "lockstep/comm/mailbox.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/doctor/facts.hpp"
+#include "measure.hpp"
 
 #include <span>
 #include <string>
 
 /// JSON messages, and the conversion of the facts in them.
 namespace lockstep {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(InterfaceAddress, interface, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuPlace, bus_id, near_cores, has_far_cores, nic, nics)
-}
+}  // namespace lockstep
 namespace lockstep::doctor {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
@@ -18,6 +18,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu
                                    gpus_apart, gpu_places, interface_error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SegmentFacts, sent, retransmitted)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteFacts, interface, address, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteTarget, addresses, port, greeting)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Passage, latency, bandwidth, segments, error, routes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReadFacts, bytes, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, node, shards, reads, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedDirectoryFacts, node, sees_file, can_write, got_lock,

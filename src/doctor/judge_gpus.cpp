@@ -44,14 +44,13 @@ std::optional<Finding> find_missing_gpu(std::span<const RankFacts> ranks) {
 std::optional<Finding> find_unreachable_gpu(std::span<const RankFacts> ranks) {
   for (const RankFacts& rank : ranks) {
     if (rank.gpu_pairs_reaching == rank.gpu_pairs) continue;
-    return Finding{
-        .check = "gpus",
-        .verdict = Verdict::warn,
-        .text = fmt::format(
-            "GPUs {} on {} do not reach each other's memory ({} of {} pairs do; NCCL goes through "
-            "the host's for the others); see nvidia-smi topo -m, and whether PCIe's access control "
-            "or a virtual machine is between them",
-            rank.gpus_apart, rank.node, rank.gpu_pairs_reaching, rank.gpu_pairs)};
+    return Finding{.check = "gpus",
+                   .verdict = Verdict::warn,
+                   .text = fmt::format(
+                       "GPUs {} on {} do not reach each other's memory ({} of {} pairs do; NCCL "
+                       "goes through the host's for the others); see nvidia-smi topo -m, and "
+                       "whether PCIe's access control or a virtual machine is between them",
+                       rank.gpus_apart, rank.node, rank.gpu_pairs_reaching, rank.gpu_pairs)};
   }
   return std::nullopt;
 }

@@ -3,7 +3,6 @@
 #include "figures.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "median.hpp"
 
 #include <algorithm>
 
@@ -87,10 +86,9 @@ LinksFinding losses_everywhere(const std::vector<NodeLink>& links) {
   const auto loss = [](const NodeLink& link) { return loss_of(link.soundest->segments); };
   const NodePairFacts* const least = std::ranges::min(links, {}, loss).soundest;
   return {
-      .text = fmt::format(
-          "packets are lost between all nodes: at least {} of TCP's segments were sent again{}; "
-          "look at the switch, or at the cables of several nodes",
-          percent_text(least->segments), loss_figures(*least)),
+      .text = fmt::format("packets are lost between all nodes: at least {} of TCP's segments were "
+                          "sent again{}; look at the switch, or at the cables of several nodes",
+                          percent_text(least->segments), loss_figures(*least)),
       .values = {{"loss", loss_of(least->segments)}},
       .pairs = {least}};
 }

@@ -2,7 +2,6 @@
 #include "judge_links.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "median.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -153,12 +152,11 @@ Finding judge_neighbours(std::span<const LinkFacts> links) {
   std::vector<const LinkFacts*> between;
   for (const LinkFacts& link : links) {
     if (!link.error.empty()) {
-      finding.verdict = Verdict::fail;
-      finding.text = fmt::format(
-          "ranks {} and {} do not reach each other ({}) {}", link.first, link.second, link.error,
-          link.same_node ? "look for leftovers in /dev/shm and at its size"
-                         : "see the line on nodes, and name the interface that works");
-      return finding;
+      return finding.become(Verdict::fail, "ranks {} and {} do not reach each other ({}) {}",
+                            link.first, link.second, link.error,
+                            link.same_node
+                                ? "look for leftovers in /dev/shm and at its size"
+                                : "see the line on nodes, and name the interface that works");
     }
     (link.same_node ? inside : between).push_back(&link);
   }
@@ -200,10 +198,7 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
     finding.text = "one node has no others to reach";
     return finding;
   }
-  if (auto lost = unreachable_pair(nodes, pairs)) {
-    finding = std::move(*lost);
-    return finding;
-  }
+  if (auto lost = unreachable_pair(nodes, pairs)) return *std::move(lost);
   std::vector<const NodePairFacts*> all;
   std::vector<BadRoute> bad;
   const auto links = judge_links(nodes, pairs);
@@ -214,42 +209,33 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
     std::ranges::move(bad_routes(nodes, pair), std::back_inserter(bad));
   }
   if (all.empty()) {
-    finding.verdict = Verdict::fail;
-    finding.text = "no two nodes could be tried (their first ranks do not answer); see above";
-    return finding;
+    return finding.become(
+        Verdict::fail, "no two nodes could be tried (their first ranks do not answer); see above");
   }
   const Range range = range_of(all);
   finding.values.emplace_back("latency", range.worst_latency);
   finding.values.emplace_back("bandwidth", range.worst_bandwidth);
   if (links) {
-    finding.verdict = Verdict::warn;
-    finding.text = links->text + (bad.empty() ? "" : "; " + routes_text(bad));
+    finding.become(Verdict::warn, "{}{}{}", links->text, bad.empty() ? "" : "; ",
+                   bad.empty() ? "" : routes_text(bad));
     finding.values.insert(finding.values.end(), links->values.begin(), links->values.end());
     return finding;
   }
-  if (!bad.empty()) {
-    finding.verdict = Verdict::warn;
-    finding.text = routes_text(bad);
-    return finding;
-  }
+  if (!bad.empty()) return finding.become(Verdict::warn, "{}", routes_text(bad));
   if (const NodePairFacts* slow = outlier(pairs)) {
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
-        "{} move {} between them, far below the other pairs (each step waits for the slowest); "
-        "look "
-        "at their links, or leave one out with --exclude",
-        pair_name(nodes, *slow), pair_rate(*slow));
-    return finding;
+    return finding.become(Verdict::warn,
+                          "{} move {} between them, far below the other pairs (each step waits for "
+                          "the slowest); look at their links, or leave one out with --exclude",
+                          pair_name(nodes, *slow), pair_rate(*slow));
   }
   finding.text = fmt::format("every node reaches every other: {} at {} or less and {} or more",
                              count_text(all.size(), "pair"), time_text(range.worst_latency),
                              rate_text(range.worst_bandwidth));
   if (range.worst_bandwidth < poor_bandwidth) {
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
+    finding.become(
+        Verdict::warn,
         "nodes move {} between them (an Ethernet of the management, rather than the fast "
-        "network?); "
-        "name the fast interface: OMPI_MCA_btl_tcp_if_include, or an MPI built for it",
+        "network?); name the fast interface: OMPI_MCA_btl_tcp_if_include, or an MPI built for it",
         pair_rate(*slowest(pairs)));
   }
   return finding;
@@ -264,13 +250,12 @@ Finding judge_clocks(std::span<const ClockFacts> clocks) {
   if (worst == nullptr) return finding;
   finding.values = {{"largest_offset", worst->offset}};
   if (std::abs(worst->offset) > large_offset + worst->uncertainty) {
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
+    return finding.become(
+        Verdict::warn,
         "{}'s clock is {} {} that of rank 0's node (logs and file times mislead, and Slurm's munge "
         "refuses minutes); check its time synchronization, or exclude it with --exclude={}",
         worst->node, time_text(std::abs(worst->offset)), worst->offset > 0 ? "ahead of" : "behind",
         worst->node);
-    return finding;
   }
   finding.text = fmt::format("{} within {} of rank 0's", count_text(clocks.size(), "node"),
                              time_text(std::abs(worst->offset) + worst->uncertainty));

@@ -62,8 +62,7 @@ Finding judge_ranks(const WorldFacts& world) {
       count_text(static_cast<std::size_t>(world.nodes), "node"), launcher_text(launch.launcher),
       time_text(world.start_seconds), world.library);
   if (const auto problem = judge_launch(launch, world.size, world.library)) {
-    finding.verdict = problem->is_certain ? Verdict::fail : Verdict::warn;
-    finding.text = problem->text;
+    finding.become(problem->is_certain ? Verdict::fail : Verdict::warn, "{}", problem->text);
   }
   return finding;
 }
@@ -72,13 +71,12 @@ Finding judge_start(const LaunchFacts& launch, const std::string& host, const st
   return {
       .check = "mpi",
       .verdict = Verdict::fail,
-      .text = fmt::format(
-          "MPI does not start on {} ({}; process {} of {} by {}: a process that never came, a "
-          "node that cannot be reached, or a PMI that does not fit) {}; see whether it starts on "
-          "each node alone",
-          host, what, launch.process,
-          launch.started ? fmt::format("{}", *launch.started) : "an unknown count",
-          launcher_text(launch.launcher), launch_advice(launch.launcher))};
+      .text = fmt::format("MPI does not start on {} ({}; process {} of {} by {}: a process that "
+                          "never came, a node that cannot be reached, or a PMI that does not fit) "
+                          "{}; see whether it starts on each node alone",
+                          host, what, launch.process,
+                          launch.started ? fmt::format("{}", *launch.started) : "an unknown count",
+                          launcher_text(launch.launcher), launch_advice(launch.launcher))};
 }
 
 Finding judge_answers(std::span<const SilentRank> silent) {
@@ -95,8 +93,7 @@ Finding judge_answers(std::span<const SilentRank> silent) {
   return {.check = "answers",
           .verdict = Verdict::fail,
           .text = fmt::format("no answer from {}{} (it hangs, or rank 0 cannot reach it); look at "
-                              "that node, and at the "
-                              "network between; or exclude it with --exclude",
+                              "that node, and at the network between; or exclude it with --exclude",
                               fmt::join(names, ", "),
                               more ? fmt::format(" and {} more", silent.size() - shown) : ""),
           .values = {{"silent", static_cast<double>(silent.size())}}};
@@ -116,10 +113,6 @@ Finding judge_interface(std::span<const RankFacts> ranks, const std::string& ask
 Finding judge_cores(std::span<const RankFacts> ranks) {
   const auto nodes = by_node(ranks);
   Finding finding{.check = "cores", .text = cores_text(nodes)};
-  const auto warn = [&](std::string text) {
-    finding.verdict = Verdict::warn;
-    finding.text = std::move(text);
-  };
   std::size_t smallest = nodes.begin()->second.size();
   std::size_t largest = smallest;
   for (const auto& [node, members] : nodes) {
@@ -130,38 +123,34 @@ Finding judge_cores(std::span<const RankFacts> ranks) {
     const RankFacts& first = *members.front();
     if (cores.empty()) continue;  // unknown
     if (cores.size() < members.size()) {
-      warn(
-          fmt::format("{} share {} on {} (cores {}; they wait for each other); start fewer ranks a "
-                      "node, or ask "
-                      "for more cores with --cpus-per-task",
-                      count_text(members.size(), "rank"), count_text(cores.size(), "core"), node,
-                      core_list({cores.begin(), cores.end()})));
-      return finding;
+      return finding.become(Verdict::warn,
+                            "{} share {} on {} (cores {}; they wait for each other); start fewer "
+                            "ranks a node, or ask for more cores with --cpus-per-task",
+                            count_text(members.size(), "rank"), count_text(cores.size(), "core"),
+                            node, core_list({cores.begin(), cores.end()}));
     }
     const auto each = static_cast<std::size_t>(first.node_cores) / members.size();
     if (first.cores.size() == 1 && each >= 2) {
-      warn(fmt::format(
-          "rank {} may use one core of {}'s {} (the launcher bound it to core {}); start with srun "
-          "--cpus-per-task={}, or mpirun --bind-to none",
-          first.rank, node, first.node_cores, first.cores.front(), each));
-      return finding;
+      return finding.become(Verdict::warn,
+                            "rank {} may use one core of {}'s {} (the launcher bound it to core "
+                            "{}); start with srun --cpus-per-task={}, or mpirun --bind-to none",
+                            first.rank, node, first.node_cores, first.cores.front(), each);
     }
     if (masks_overlap_in_part(members)) {
-      warn(fmt::format(
+      return finding.become(
+          Verdict::warn,
           "the ranks' cores on {} overlap in part (rank {} has {}; threads will not be pinned); "
-          "give "
-          "each rank cores of its own with srun --cpu-bind=cores, or all of them the same",
-          node, first.rank, core_list(first.cores)));
-      return finding;
+          "give each rank cores of its own with srun --cpu-bind=cores, or all of them the same",
+          node, first.rank, core_list(first.cores));
     }
   }
   finding.values = {{"ranks_per_node_least", static_cast<double>(smallest)},
                     {"ranks_per_node_most", static_cast<double>(largest)}};
   if (smallest != largest) {
-    warn(fmt::format(
-        "{} to {} ranks a node (they share their node's cores and network unevenly, so some wait); "
-        "use --ntasks-per-node",
-        smallest, largest));
+    finding.become(Verdict::warn,
+                   "{} to {} ranks a node (they share their node's cores and network unevenly, so "
+                   "some wait); use --ntasks-per-node",
+                   smallest, largest);
   }
   return finding;
 }

@@ -1,7 +1,6 @@
 #include "figures.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "median.hpp"
 
 #include <algorithm>
 
@@ -55,19 +54,16 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
   Finding finding{.check = "data"};
   const auto failed = std::ranges::find_if(nodes, has_error);
   if (failed != nodes.end()) {
-    finding.verdict = Verdict::fail;
-    finding.text = fmt::format("on {}: {}", failed->node, failed->error);
-    return finding;
+    return finding.become(Verdict::fail, "on {}: {}", failed->node, failed->error);
   }
   const DataFacts* slowest = nullptr;
   for (const DataFacts& node : nodes) {
     if (node.shards != nodes.front().shards) {
-      finding.verdict = Verdict::fail;
-      finding.text = fmt::format(
-          "{} has {} shards of split train on {}, {} on {} (all nodes must see the same); name a "
-          "directory that they share",
-          directory, nodes.front().shards, nodes.front().node, node.shards, node.node);
-      return finding;
+      return finding.become(Verdict::fail,
+                            "{} has {} shards of split train on {}, {} on {} (all nodes must see "
+                            "the same); name a directory that they share",
+                            directory, nodes.front().shards, nodes.front().node, node.shards,
+                            node.node);
     }
     if (slowest == nullptr || rate_of(node) < rate_of(*slowest)) slowest = &node;
   }
@@ -82,8 +78,8 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
                        : std::string());
   const std::vector<std::string> slow = slow_readers(nodes);
   if (std::ranges::find(slow, slowest->node) != slow.end()) {
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
+    finding.become(
+        Verdict::warn,
         "{} reads {} at {}{} where other nodes read at {} (each step waits for the slowest); look "
         "at its mount, or exclude it with --exclude={}",
         slowest->node, directory, rate_text(rate_of(*slowest)),
@@ -103,59 +99,49 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
   const double rename = renames.empty() ? 0 : std::ranges::min(renames);
   Finding finding{.check = "run-dir",
                   .values = {{"write_bandwidth", facts.write_rate}, {"rename_seconds", rename}}};
-  const auto judge = [&](Verdict verdict, std::string text) {
-    finding.verdict = verdict;
-    finding.text = std::move(text);
-    return finding;
-  };
-  if (!facts.error.empty()) return judge(Verdict::fail, facts.error);
+  if (!facts.error.empty()) return finding.become(Verdict::fail, "{}", facts.error);
   for (const SharedDirectoryFacts& other : others) {
     if (!other.sees_file) {
-      return judge(
-          Verdict::fail,
-          fmt::format("{} does not see in {} what rank 0's node wrote there (the directory "
-                      "is not shared; {}); name one that all nodes share",
-                      other.node, facts.path, other.error));
+      return finding.become(Verdict::fail,
+                            "{} does not see in {} what rank 0's node wrote there (the directory "
+                            "is not shared; {}); name one that all nodes share",
+                            other.node, facts.path, other.error);
     }
     if (!other.can_write) {
-      return judge(Verdict::fail,
-                   fmt::format("{} cannot write in {} ({}); check its mount and permissions",
-                               other.node, facts.path, other.error));
+      return finding.become(Verdict::fail,
+                            "{} cannot write in {} ({}); check its mount and permissions",
+                            other.node, facts.path, other.error);
     }
   }
-  if (facts.locks == RunDirectoryFacts::Locks::refused) {
-    return judge(
-        Verdict::warn,
-        fmt::format("{} has no file locks ({}; two jobs in one run directory are told apart "
-                    "by the holder's heartbeat alone, which takes a minute); mount it with "
-                    "locks (Lustre: -o flock), or name another",
-                    facts.path, facts.lock_error));
+  if (!facts.lock_error.empty()) {
+    return finding.become(Verdict::warn,
+                          "{} has no file locks ({}; two jobs in one run directory are told apart "
+                          "by the holder's heartbeat alone, which takes a minute); mount it with "
+                          "locks (Lustre: -o flock), or name another",
+                          facts.path, facts.lock_error);
   }
   for (const SharedDirectoryFacts& other : others) {
     if (!other.got_lock) continue;
-    return judge(
+    return finding.become(
         Verdict::warn,
-        fmt::format("file locks in {} do not reach from node to node ({} got one that rank "
-                    "0's node holds; the holder's heartbeat alone tells two jobs apart); "
-                    "mount it with locks of the whole cluster (Lustre: -o flock, not "
-                    "localflock), or name another",
-                    facts.path, other.node));
+        "file locks in {} do not reach from node to node ({} got one that rank 0's node holds; the "
+        "holder's heartbeat alone tells two jobs apart); mount it with locks of the whole cluster "
+        "(Lustre: -o flock, not localflock), or name another",
+        facts.path, other.node);
   }
   if (is_slow_rename(rename)) {
-    return judge(Verdict::warn,
-                 fmt::format("a rename in {} takes {}{} (each save ends in one, and waits); name a "
-                             "quicker file system",
-                             facts.path, time_text(rename), figures(renames, time_text)));
+    return finding.become(
+        Verdict::warn,
+        "a rename in {} takes {}{} (each save ends in one, and waits); name a quicker file system",
+        facts.path, time_text(rename), figures(renames, time_text));
   }
-  return judge(
-      Verdict::ok,
-      fmt::format("written at {}, renamed in {}, locks work{}{}", rate_text(facts.write_rate),
-                  time_text(rename), others.empty() ? "" : " between nodes",
-                  facts.no_links.empty()
-                      ? std::string()
-                      : fmt::format("; no symbolic links ({}): latest and best will be text files "
-                                    "with a checkpoint's name",
-                                    facts.no_links)));
+  return finding.become(
+      Verdict::ok, "written at {}, renamed in {}, locks work{}{}", rate_text(facts.write_rate),
+      time_text(rename), others.empty() ? "" : " between nodes",
+      facts.no_links.empty() ? std::string()
+                             : fmt::format("; no symbolic links ({}): latest and best will be text "
+                                           "files with a checkpoint's name",
+                                           facts.no_links));
 }
 
 Finding judge_space(const SpaceFacts& facts) {
@@ -165,23 +151,19 @@ Finding judge_space(const SpaceFacts& facts) {
   Finding finding{.check = "space",
                   .values = {{"free", free}, {"checkpoint", one}, {"needed", all}}};
   if (!facts.refused.empty() || free < one) {
-    finding.verdict = Verdict::fail;
-    finding.text = fmt::format(
-        "a checkpoint of {} takes {}, and {} has no room for one ({} free{}); make room, or name "
-        "another --run-dir",
-        facts.model, size_text(one), facts.path, size_text(free),
-        facts.refused.empty() ? std::string() : "; " + facts.refused);
-    return finding;
+    return finding.become(Verdict::fail,
+                          "a checkpoint of {} takes {}, and {} has no room for one ({} free{}); "
+                          "make room, or name another --run-dir",
+                          facts.model, size_text(one), facts.path, size_text(free),
+                          facts.refused.empty() ? std::string() : "; " + facts.refused);
   }
   finding.text = fmt::format("{} free for {} checkpoints of {} ({} each)", size_text(free),
                              facts.kept, facts.model, size_text(one));
   if (free < all) {
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
-        "{} free where {} checkpoints of {} take {} ({} each: those kept, the best, and the one "
-        "being "
-        "written); make room, or lower --keep",
-        size_text(free), facts.kept, facts.model, size_text(all), size_text(one));
+    finding.become(Verdict::warn,
+                   "{} free where {} checkpoints of {} take {} ({} each: those kept, the best, and "
+                   "the one being written); make room, or lower --keep",
+                   size_text(free), facts.kept, facts.model, size_text(all), size_text(one));
   }
   return finding;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../compute/module_interface.hpp"
 #include "lockstep/comm/mailbox.hpp"
 #include "lockstep/core/file_path.hpp"
 #include "lockstep/doctor/facts.hpp"
@@ -7,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct Passage {
   double bandwidth = 0;
   SegmentFacts segments = {};  ///< of this node, meanwhile
   std::string error = {};
+  std::vector<RouteFacts> routes = {};  ///< from measure_routes()
 };
 /// Both ranks must call it.
 [[nodiscard]] Passage measure_passage(Mailbox& mailbox, int other,
@@ -28,19 +31,33 @@ struct Passage {
 
 /// The addresses of another node's listener.
 struct RouteTarget {
-  std::vector<InterfaceAddress> addresses;
+  std::vector<InterfaceAddress> addresses = {};
   int port = 0;
-  std::string greeting;
+  std::string greeting = {};
 };
 /// Tries one address after another, and stops at the deadline.
 [[nodiscard]] std::vector<RouteFacts> measure_routes(const RouteTarget& target,
                                                      Clock::time_point deadline);
 
-/// The host's clock in seconds since the epoch.
-[[nodiscard]] double wall_clock();
-
 /// Facts about this process.
 [[nodiscard]] RankFacts measure_rank(int rank, const std::string& node);
+
+/// This rank's GPU, opened to measure an all-reduce over the GPUs of all ranks.
+class GpuProbe final {
+ public:
+  /// Throws an Error if the GPU is unusable. Not collective: a hanging driver blocks only one rank.
+  GpuProbe(int local_rank, int local_size);
+
+  [[nodiscard]] std::string uuid() const { return module_.identify(*device_).uuid; }
+  /// Returns NcclFacts::bandwidth. Collective over MPI_COMM_WORLD. Throws Error(internal) if any
+  /// NCCL operation takes longer than `limit`.
+  [[nodiscard]] double measure(std::chrono::duration<double> limit);
+
+ private:
+  const gpu::ModuleTable& module_;
+  std::shared_ptr<gpu::Device> device_;
+  gpu::DeviceArray<float> values_;
+};
 
 /// Opens a shard of split train and reads a part; `number` (the node's index) selects the shard.
 [[nodiscard]] DataFacts measure_data(const std::string& directory, const std::string& node,

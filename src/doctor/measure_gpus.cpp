@@ -1,4 +1,3 @@
-#include "gpu_probe.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
 #include "lockstep/runtime/thread_binding.hpp"

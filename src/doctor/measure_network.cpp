@@ -1,7 +1,6 @@
 #include "lockstep/doctor/judge.hpp"
 #include "measure.hpp"
 
-#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -89,12 +88,6 @@ std::vector<RouteFacts> measure_routes(const RouteTarget& target, Clock::time_po
     routes.push_back(std::move(route));
   }
   return routes;
-}
-
-double wall_clock() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 }  // namespace lockstep::doctor

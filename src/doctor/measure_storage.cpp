@@ -182,7 +182,6 @@ void RunDirectoryProbe::lock() {
   lock_ =
       (*files_ / lock_name).open(O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
   if (lock_ && try_lock(lock_) == LockAttempt::got_it) return;
-  facts_.locks = RunDirectoryFacts::Locks::refused;
   facts_.lock_error = std::strerror(errno);
 }
 

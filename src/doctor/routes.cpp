@@ -29,28 +29,21 @@ bool ready(const Descriptor& descriptor, short events, Clock::time_point deadlin
 std::string connect_and_read(const RouteOptions& options, const SocketAddress& target,
                              std::string& error) {
   const auto deadline = Clock::now() + options.limit;
+  const auto failed = [&error](const char* why) {
+    error = why;
+    return std::string();
+  };
   const Descriptor descriptor(
       ::socket(target.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!descriptor) {
-    error = std::strerror(errno);
-    return {};
-  }
+  if (!descriptor) return failed(std::strerror(errno));
   const auto* name = reinterpret_cast<const sockaddr*>(&target.storage);
-  if (::connect(descriptor.get(), name, target.size) != 0 && errno != EINPROGRESS) {
-    error = std::strerror(errno);
-    return {};
-  }
-  if (!ready(descriptor, POLLOUT, deadline)) {
-    error = "no answer";
-    return {};
-  }
+  if (::connect(descriptor.get(), name, target.size) != 0 && errno != EINPROGRESS)
+    return failed(std::strerror(errno));
+  if (!ready(descriptor, POLLOUT, deadline)) return failed("no answer");
   int fault = 0;
   socklen_t size = sizeof fault;
   ::getsockopt(descriptor.get(), SOL_SOCKET, SO_ERROR, &fault, &size);
-  if (fault != 0) {
-    error = std::strerror(fault);
-    return {};
-  }
+  if (fault != 0) return failed(std::strerror(fault));
   std::string answer;
   std::array<char, 256> piece{};
   while (ready(descriptor, POLLIN, deadline)) {

@@ -1,11 +1,15 @@
 #include "worker.hpp"
 
 #include "facts_json.hpp"
+#include "lockstep/core/unix_time.hpp"
 #include "lockstep/runtime/watch_addresses.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <random>
 
 namespace lockstep::doctor {
@@ -20,17 +24,6 @@ std::string node_name(const LaunchFacts& launch) {
   int length = 0;
   MPI_Get_processor_name(name.data(), &length);
   return {name.data(), static_cast<std::size_t>(length)};
-}
-
-RouteTarget target_from(const nlohmann::json& json) {
-  RouteTarget target{.addresses = {},
-                     .port = json.at("port").get<int>(),
-                     .greeting = json.at("greeting").get<std::string>()};
-  for (const auto& address : json.at("addresses")) {
-    target.addresses.push_back({.interface = address.at(0).get<std::string>(),
-                                .number = address.at(1).get<std::string>()});
-  }
-  return target;
 }
 
 /// Those of `interface`, else all. Error(usage) if this host has none.
@@ -54,40 +47,30 @@ RankFacts Worker::describe() const {
   return facts;
 }
 
-nlohmann::json Worker::listen() {
-  std::vector<InterfaceAddress> listened;
+RouteTarget Worker::listen() {
   try {
-    listened = chosen_addresses(options_.interface);
+    const auto listened = chosen_addresses(options_.interface);
     const bool is_one = !options_.interface.empty();
     listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()),
                       is_one ? parse_address(listened.front().number, 0) : std::nullopt);
+    RouteTarget target{.port = listener_->port(), .greeting = listener_->greeting()};
+    std::ranges::copy_if(listened, std::back_inserter(target.addresses),
+                         std::not_fn(&InterfaceAddress::loopback));
+    return target;
   } catch (const std::exception&) {
-    // No such interface, no port or no thread: this node can then be reached only by MPI.
-    return {{"port", 0}, {"greeting", ""}, {"addresses", nlohmann::json::array()}};
+    return {};  // no such interface, no port or no thread: MPI alone can reach this node
   }
-  nlohmann::json addresses = nlohmann::json::array();
-  for (const InterfaceAddress& address : listened) {
-    if (!address.loopback) addresses.push_back({address.interface, address.number});
-  }
-  return {{"port", listener_->port()},
-          {"greeting", listener_->greeting()},
-          {"addresses", std::move(addresses)}};
 }
 
-nlohmann::json Worker::meet(const nlohmann::json& command) {
-  const Passage passage = measure_passage(mailbox_, command.at("rank").get<int>(),
-                                          std::min(options_.limit, longest_passage));
-  nlohmann::json answer{{"latency", passage.latency},
-                        {"bandwidth", passage.bandwidth},
-                        {"segments", passage.segments},
-                        {"error", passage.error},
-                        {"routes", nlohmann::json::array()}};
+Passage Worker::meet(const nlohmann::json& command) {
+  Passage passage = measure_passage(mailbox_, command.at("rank").get<int>(),
+                                    std::min(options_.limit, longest_passage));
   if (command.contains("target")) {
-    answer["routes"] =
-        measure_routes(target_from(command.at("target")),
+    passage.routes =
+        measure_routes(command.at("target").get<RouteTarget>(),
                        Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.limit));
   }
-  return answer;
+  return passage;
 }
 
 nlohmann::json Worker::open_gpu(const nlohmann::json& command) {
@@ -115,7 +98,7 @@ nlohmann::json Worker::perform(const nlohmann::json& command) {
   if (what == "describe") return describe();
   if (what == "listen") return listen();
   if (what == "meet") return meet(command);
-  if (what == "clock") return wall_clock();
+  if (what == "clock") return unix_time();
   if (what == "data") {
     return measure_data(options_.data, node_, command.at("number").get<int>());
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "gpu_probe.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "measure.hpp"
@@ -27,8 +26,8 @@ class Worker final {
 
  private:
   [[nodiscard]] RankFacts describe() const;
-  [[nodiscard]] nlohmann::json listen();
-  [[nodiscard]] nlohmann::json meet(const nlohmann::json& command);
+  [[nodiscard]] RouteTarget listen();
+  [[nodiscard]] Passage meet(const nlohmann::json& command);
   [[nodiscard]] nlohmann::json open_gpu(const nlohmann::json& command);
   [[nodiscard]] nlohmann::json reduce();
 

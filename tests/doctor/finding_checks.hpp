@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/doctor/finding.hpp"
+#include "lockstep/doctor/judge.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -112,7 +112,6 @@ BOOST_AUTO_TEST_CASE(a_run_directory_that_another_node_does_not_share_fails) {
 
 BOOST_AUTO_TEST_CASE(file_locks_that_do_not_work_are_reported) {
   auto facts = good;
-  facts.locks = RunDirectoryFacts::Locks::refused;
   facts.lock_error = "No locks available";
   expect(judge_run_directory(facts, seen), Verdict::warn,
          {"no file locks (No locks available", "heartbeat", "flock"});

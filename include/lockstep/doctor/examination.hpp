@@ -1,7 +1,6 @@
 #pragma once
 
-#include "lockstep/doctor/facts.hpp"
-#include "lockstep/doctor/finding.hpp"
+#include "lockstep/doctor/judge.hpp"
 
 #include <chrono>
 #include <cstdint>

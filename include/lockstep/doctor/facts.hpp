@@ -89,14 +89,12 @@ struct DataFacts {
 
 /// --run-dir as seen from rank 0's node.
 struct RunDirectoryFacts {
-  enum class Locks { work, refused };
   std::string path = {};
   std::string error = {};                   ///< why it cannot be created or written
   double write_rate = 0;                    ///< including fsync
   std::vector<double> rename_seconds = {};  ///< of each; at least one, unless there is an error
-  Locks locks = Locks::work;
-  std::string lock_error = {};
-  std::string no_links = {};  ///< why it has no symbolic links; empty: it has
+  std::string lock_error = {};              ///< why locks are refused; empty: they work
+  std::string no_links = {};                ///< why it has no symbolic links; empty: it has
 };
 /// --run-dir as seen from another node, while rank 0's node holds a lock in it.
 struct SharedDirectoryFacts {

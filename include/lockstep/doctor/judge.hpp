@@ -1,17 +1,41 @@
 #pragma once
 
 #include "lockstep/doctor/facts.hpp"
-#include "lockstep/doctor/finding.hpp"
+
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// Each check's judgement: a pure function from facts to one finding. A speed is judged by the best
 /// of its measurements, since any may be slow by chance.
 namespace lockstep::doctor {
+
+enum class Verdict {
+  ok,
+  warn,  ///< a run would work, but not as well as it could
+  fail,  ///< a run would stop
+};
+
+/// The result of one check.
+struct Finding {
+  std::string check;  ///< "run-dir"
+  Verdict verdict = Verdict::ok;
+  std::string text = {};  ///< one line; not ok: *problem (why); suggestion*
+  std::vector<std::pair<std::string, double>> values = {};  ///< what was measured, for --json
+
+  /// The same with another verdict and text.
+  template <typename... Values>
+  Finding& become(Verdict now, fmt::format_string<Values...> format, Values&&... shown) {
+    verdict = now;
+    text = fmt::format(format, std::forward<Values>(shown)...);
+    return *this;
+  }
+};
 
 /// Measurements that a finding about a speed rests on. What the first one finds to be slow is
 /// measured again.
