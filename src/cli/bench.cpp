@@ -69,9 +69,8 @@ OptionTable<BenchOptions> bench_options() {
             {.name = "optimizer"}})
       .add(&BenchOptions::input,
            {.name = "input",
-            .help =
-                "batch: the same generated batch every step; loader: each batch from the loader; "
-                "jpeg: likewise, from generated JPEG files",
+            .help = "batch: the same generated batch every step; loader: each batch from the "
+                    "loader; jpeg: likewise, from generated JPEG files",
             .choices = {"batch", "loader", "jpeg"}});
   table.group("loader").add(
       &BenchOptions::config, train,
@@ -88,8 +87,7 @@ const Page& find_page(const std::vector<std::string>& positional) {
   }
   fail(ExitStatus::usage,
        "bench takes one of step, ops, allreduce, loader, decode, checkpoint ({} given); see "
-       "lockstep bench "
-       "--help",
+       "lockstep bench --help",
        positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
 }
 

@@ -52,10 +52,9 @@ OptionTable<EvalArguments> eval_options() {
            as_for_train("image-size",
                         "height and width of the network's input; 0: that of the training run's "
                         "evaluations, else the data set's"))
-      .add(&EvalArguments::mean,
-           as_for_train("mean",
-                        "channel means of pixels in [0, 1], comma-separated; empty: the "
-                        "checkpoint's, else the data set's"))
+      .add(&EvalArguments::mean, as_for_train("mean",
+                                              "channel means of pixels in [0, 1], comma-separated; "
+                                              "empty: the checkpoint's, else the data set's"))
       .add(&EvalArguments::std,
            as_for_train("std", "channel standard deviations, comma-separated; empty: as --mean"));
   table
@@ -89,10 +88,9 @@ OptionTable<EvalArguments> eval_options() {
   table.group("Result")
       .add(&EvalArguments::per_class,
            {.name = "per-class", .help = "print samples and top-1 of each class"})
-      .add(&EvalArguments::confusion,
-           {.name = "confusion",
-            .help = "CSV file for the confusion matrix: a row for each true class, a column for "
-                    "each predicted class"})
+      .add(&EvalArguments::confusion, {.name = "confusion",
+                                       .help = "CSV file for the confusion matrix: a row for each "
+                                               "true class, a column for each predicted class"})
       .add(&EvalArguments::predictions,
            {.name = "predictions", .help = "HDF5 file for the logits and label of every sample"})
       .add(&EvalArguments::overwrite,

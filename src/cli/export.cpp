@@ -74,8 +74,8 @@ OptionTable<ExportArguments> export_options() {
        {.name = "stem", .help = "stem of --model, as for train"},
        {.name = "shortcut", .help = "shortcuts of --model, as for train"},
        {.name = "image-size",
-        .help = "height and width of the network's input; 0: that of the training run's "
-                "evaluations"},
+        .help =
+            "height and width of the network's input; 0: that of the training run's evaluations"},
        {.name = "channels", .help = "image channels; 0: the checkpoint's, else 3"},
        {.name = "mean",
         .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's"},
@@ -233,10 +233,10 @@ void print_input(const TrainedModel& model, const ExportArguments& arguments) {
 void print_result(const Exported& exported, const ExportArguments& arguments) {
   if (!exported.stored.warning.empty()) print_warning(exported.stored.warning);
   if (arguments.format == ExportFormat::torchvision && !exported.misfit.empty()) {
-    print_warning(fmt::format(
-        "no module of torchvision.models loads {} ({}); build a module with its layers, "
-        "or use --format onnx",
-        arguments.output, exported.misfit));
+    print_warning(
+        fmt::format("no module of torchvision.models loads {} ({}); build a module with its "
+                    "layers, or use --format onnx",
+                    arguments.output, exported.misfit));
   }
   if (arguments.json) {
     print_json(to_json(exported, arguments));
@@ -258,11 +258,11 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
 }  // namespace
 
 ExitStatus run_export(Invocation& invocation) {
-  if (prints_help(invocation, export_options(),
-                  "usage: lockstep export CHECKPOINT --format FORMAT --output FILE [options]\n\n"
-                  "Writes a trained model for other programs. CHECKPOINT is a checkpoint, or an "
-                  "HDF5 file\n"
-                  "with only /model.\n")) {
+  if (prints_help(
+          invocation, export_options(),
+          "usage: lockstep export CHECKPOINT --format FORMAT --output FILE [options]\n\n"
+          "Writes a trained model for other programs. CHECKPOINT is a checkpoint, or an HDF5 file\n"
+          "with only /model.\n")) {
     return ExitStatus::ok;
   }
   const ExportArguments arguments = parse(invocation.arguments);

@@ -49,11 +49,10 @@ ImageShape image_of(const std::string& path, const CheckpointInfo& info, const C
   if (given.image_size != 0) image.height = image.width = given.image_size;
   if (image.channels == 0) image.channels = default_channels;
   if (image.height == 0) {
-    fail(
-        ExitStatus::usage,
-        "{} does not say how large its images are (versions up to 0.9.0 and weights alone do not); "
-        "give --image-size",
-        path);
+    fail(ExitStatus::usage,
+         "{} does not say how large its images are (versions up to 0.9.0 and weights alone do "
+         "not); give --image-size",
+         path);
   }
   return image;
 }

@@ -26,10 +26,10 @@ OptionTable<ExportMetricsArguments> export_metrics_options() {
 }  // namespace
 
 ExitStatus run_export_metrics(Invocation& invocation) {
-  if (prints_help(invocation, export_metrics_options(),
-                  "usage: lockstep export-metrics RUN [options]\n\n"
-                  "Prints the metrics of a run as a table: a row for each event of "
-                  "metrics.jsonl.\n")) {
+  if (prints_help(
+          invocation, export_metrics_options(),
+          "usage: lockstep export-metrics RUN [options]\n\n"
+          "Prints the metrics of a run as a table: a row for each event of metrics.jsonl.\n")) {
     return ExitStatus::ok;
   }
   const auto parsed =

@@ -43,10 +43,9 @@ struct InspectArguments {
 
 void add_path_options(OptionTable<InspectArguments>& table) {
   table.group("Paths")
-      .add(&InspectArguments::verify,
-           {.name = "verify",
-            .help = "read everything and compare every checksum, which finds damage (not forgery: "
-                    "--manifest)"})
+      .add(&InspectArguments::verify, {.name = "verify",
+                                       .help = "read everything and compare every checksum, which "
+                                               "finds damage (not forgery: --manifest)"})
       .add(&InspectArguments::manifest,
            {.name = "manifest",
             .help = "print the SHA-256 sums of the files, for sha256sum -c and to be signed"})

@@ -124,11 +124,10 @@ Report inspect_data_set(const std::string& directory, Verify verify) {
   report.json = {{"path", directory}, {"kind", "data set"}, {"splits", Json::array()}};
   const auto splits = splits_in(directory);
   if (splits.empty()) {
-    fail(
-        ExitStatus::no_input,
-        "{} holds no shards and no run (a shard is called train-00000-of-00001.h5, a run directory "
-        "has metrics.jsonl); check the path",
-        directory);
+    fail(ExitStatus::no_input,
+         "{} holds no shards and no run (a shard is called train-00000-of-00001.h5, a run "
+         "directory has metrics.jsonl); check the path",
+         directory);
   }
   report.text = fmt::format("{}: data set\n", directory);
   std::map<std::string, ClassNames> classes;

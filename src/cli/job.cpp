@@ -132,10 +132,10 @@ std::optional<ExitStatus> refuse_ended_launcher(const JobOptions& options) {
   while (environ[count] != nullptr) ++count;
   const std::string ended = ended_launcher(std::span<const char* const>(environ, count));
   if (ended.empty()) return std::nullopt;
-  print_error(fmt::format(
-      "the launcher named in the environment has ended ({}; left over from a shell inside mpirun "
-      "or srun); start with mpirun or srun, or in a new shell{}",
-      ended, options.may_resume ? " " + advice_after(ExitStatus::usage) : ""));
+  print_error(
+      fmt::format("the launcher named in the environment has ended ({}; left over from a shell "
+                  "inside mpirun or srun); start with mpirun or srun, or in a new shell{}",
+                  ended, options.may_resume ? " " + advice_after(ExitStatus::usage) : ""));
   return ExitStatus::usage;
 }
 

@@ -18,9 +18,8 @@ double parse_rate(const char* option, const std::string& text) {
   const double factor = unit == "gbit" ? 1e9 : unit == "mbit" ? 1e6 : 0;
   if (error != std::errc() || factor == 0 || !(number > 0)) {
     fail(ExitStatus::usage,
-         "--{} {} is no rate (a number and gbit or mbit); give, for example, "
-         "400gbit",
-         option, text.empty() ? "''" : text);
+         "--{} {} is no rate (a number and gbit or mbit); give, for example, 400gbit", option,
+         text.empty() ? "''" : text);
   }
   return number * factor / 8;
 }

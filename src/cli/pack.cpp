@@ -60,24 +60,22 @@ void add_image_options(OptionTable<PackArguments>& table) {
                                      .help = "with --keep-encoded: quality of new JPEG files",
                                      .min = 1,
                                      .max = 100})
-      .add(
-          &PackArguments::on_bad,
-          {.name = "on-bad",
-           .help = "stop at an image that does not decode, or at an entry that looks like data and "
-                   "has no place; or skip it and list it in skipped.txt",
-           .choices = {"stop", "skip"}})
+      .add(&PackArguments::on_bad,
+           {.name = "on-bad",
+            .help = "stop at an image that does not decode, or at an entry that looks like data "
+                    "and has no place; or skip it and list it in skipped.txt",
+            .choices = {"stop", "skip"}})
       .add(&PackArguments::val_labels,
            {.name = "val-labels",
             .help = "file with the classes of validation images that are in no class folders: "
                     "ImageNet's LOC_val_solution.csv, or lines IMAGE CLASS"})
-      .add(&PackArguments::class_ids,
-           {.name = "class-ids",
-            .help = "lines ID CLASS, for a --val-labels that has only numbers, as in ILSVRC's "
-                    "development kit"})
+      .add(&PackArguments::class_ids, {.name = "class-ids",
+                                       .help = "lines ID CLASS, for a --val-labels that has only "
+                                               "numbers, as in ILSVRC's development kit"})
       .add(&PackArguments::class_names,
            {.name = "class-names",
-            .help = "lines CLASS NAME, such as ImageNet's LOC_synset_mapping.txt; the "
-                    "shards then hold these names"});
+            .help = "lines CLASS NAME, such as ImageNet's LOC_synset_mapping.txt; the shards then "
+                    "hold these names"});
 }
 
 OptionTable<PackArguments> pack_options() {
@@ -137,8 +135,7 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   for (const char* name : {"from", "input", "output"}) {
     if (!parsed.given.contains(name)) {
       fail(ExitStatus::usage,
-           "--{} is missing (pack needs --from, --input and --output); see "
-           "lockstep pack --help",
+           "--{} is missing (pack needs --from, --input and --output); see lockstep pack --help",
            name);
     }
   }
@@ -182,9 +179,8 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   }
   if (value.shards != 0 && parsed.given.contains("shard-mb")) {
     fail(ExitStatus::usage,
-         "--shards {} with --shard-mb {} (both set the number of shards); "
-         "drop one",
-         value.shards, value.shard_mb);
+         "--shards {} with --shard-mb {} (both set the number of shards); drop one", value.shards,
+         value.shard_mb);
   }
   return value;
 }
@@ -228,11 +224,10 @@ void require_output_outside(const PackArguments& arguments) {
   const fs::path output = fs::weakly_canonical(fs::absolute(arguments.output), ignored);
   const fs::path from_input = output.lexically_relative(input);
   if (from_input.empty() || *from_input.begin() == "..") return;
-  fail(
-      ExitStatus::usage,
-      "--output {} is {} --input {} (its shards would be taken for data); give a directory outside "
-      "of it",
-      arguments.output, from_input == "." ? "equal to" : "below", arguments.directory);
+  fail(ExitStatus::usage,
+       "--output {} is {} --input {} (its shards would be taken for data); give a directory "
+       "outside of it",
+       arguments.output, from_input == "." ? "equal to" : "below", arguments.directory);
 }
 
 }  // namespace

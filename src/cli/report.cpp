@@ -34,10 +34,9 @@ OptionTable<ReportArguments> report_options() {
   OptionTable<ReportArguments> table;
   table.group("Result")
       .add(&ReportArguments::output, {.name = "output", .help = "page to write, also -o"})
-      .add(&ReportArguments::confusion,
-           {.name = "confusion",
-            .help = "of one run: file that eval --confusion wrote; none: confusion.csv in the run, "
-                    "if there is one"})
+      .add(&ReportArguments::confusion, {.name = "confusion",
+                                         .help = "of one run: file that eval --confusion wrote; "
+                                                 "none: confusion.csv in the run, if there is one"})
       .add(&ReportArguments::json, {.name = "json", .help = "print one JSON object"});
   table.group("Predictions of a scaling study");
   add_link_options(table);

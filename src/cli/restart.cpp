@@ -65,11 +65,10 @@ void add_end(OptionTable<RestartArguments>& table) {
       .add(&Own::preempted,
            {.name = "preempted",
             .help = "the scheduler has preempted the job, so that it does not count as stalled"})
-      .add(&Own::relaunched,
-           {.name = "relaunched",
-            .help = "whether these ranks had been started again within their job, "
-                    "on the same number of nodes or on fewer",
-            .choices = {"no", "same", "fewer"}})
+      .add(&Own::relaunched, {.name = "relaunched",
+                              .help = "whether these ranks had been started again within their "
+                                      "job, on the same number of nodes or on fewer",
+                              .choices = {"no", "same", "fewer"}})
       .add(&Own::since, {.name = "since",
                          .help = "also find the hosts that the ranks' logs name since then, as in "
                                  "'2026-11-25 10:00:00'"});
@@ -105,12 +104,13 @@ OptionTable<RestartArguments> restart_options() {
       .add(&Own::left_out, {.name = "left-out", .help = "hosts that it leaves out"})
       .add(&Own::named, {.name = "named", .help = "hosts that the logs named"});
   table.group("Fewer ranks")
-      .add(&Own::ranks, {.name = "ranks",
-                         .help = "print the global batch that a run without a checkpoint has on so "
-                                 "many ranks with the options below; nothing if there is one, "
-                                 "since a resumed run keeps its own",
-                         .min = 1,
-                         .defaults = "none"})
+      .add(&Own::ranks,
+           {.name = "ranks",
+            .help =
+                "print the global batch that a run without a checkpoint has on so many ranks with "
+                "the options below; nothing if there is one, since a resumed run keeps its own",
+            .min = 1,
+            .defaults = "none"})
       .add(&Own::config, train_options(),
            {{.name = "batch-size"}, {.name = "global-batch-size"}, {.name = "accumulate"}});
   return table;

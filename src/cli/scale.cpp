@@ -160,8 +160,7 @@ std::string text_of(const ScaleArguments& arguments, const Cluster& cluster,
   const auto images = static_cast<double>(config.batch_size * config.accumulate * cluster.ranks());
   std::string text = fmt::format(
       "predicted, not measured: {} on {} nodes with {} rank{} each, {} images a rank{}, {} "
-      "images/s a "
-      "rank\n"
+      "images/s a rank\n"
       "  {:<10}{:>11}{:>10}{:>13}{:>13}{:>14}\n",
       config.model, cluster.nodes, cluster.ranks_per_node, cluster.ranks_per_node == 1 ? "" : "s",
       config.batch_size,
@@ -208,8 +207,7 @@ std::string advice(const ScaleArguments& arguments, const Graph& graph, const Cl
     if (better(best, row)) best = &row;
   }
   std::string text = fmt::format(
-      "recommended: --bucket-mb {} ({:.1f} %); if memory is short, "
-      "--shard {} ({:.1f} %)\n",
+      "recommended: --bucket-mb {} ({:.1f} %); if memory is short, --shard {} ({:.1f} %)\n",
       plain->bucket_mb, 100 * plain->time.efficiency(), sharded->mode,
       100 * sharded->time.efficiency());
   if (plain->time.efficiency() >= 0.95) return text;

@@ -157,10 +157,9 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
     return make_cuda_compute(graph, options, grid, host);
   }
   if (options.decode == DecodeChoice::gpu) {
-    fail(
-        ExitStatus::usage,
-        "--decode gpu does not go with --device cpu (the GPU that computes decodes); use a GPU, or "
-        "--decode cpu");
+    fail(ExitStatus::usage,
+         "--decode gpu does not go with --device cpu (the GPU that computes decodes); use a GPU, "
+         "or --decode cpu");
   }
   if (options.comm == CommChoice::shared && options.all_reduce != AllReduce::automatic) {
     fail(ExitStatus::usage,

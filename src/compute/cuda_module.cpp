@@ -33,8 +33,8 @@ fs::path find_module() {
   }
   fail(ExitStatus::usage,
        "this installation cannot use GPUs ({} is not in {}); build Lockstep with "
-       "-DLOCKSTEP_CUDA=ON, "
-       "name the module's directory in LOCKSTEP_MODULE_PATH, or use --device cpu",
+       "-DLOCKSTEP_CUDA=ON, name the module's directory in LOCKSTEP_MODULE_PATH, or use --device "
+       "cpu",
        gpu::module_file_name, joined(directories));
 }
 
@@ -44,8 +44,8 @@ const gpu::ModuleTable& open_module(const fs::path& path) {
   if (library == nullptr) {
     fail(ExitStatus::usage,
          "the GPU module {} cannot be loaded ({}); make the CUDA and cuDNN libraries it was built "
-         "with known to the loader (a module of the cluster, or LD_LIBRARY_PATH), or use "
-         "--device cpu",
+         "with known to the loader (a module of the cluster, or LD_LIBRARY_PATH), or use --device "
+         "cpu",
          path.string(), dlerror());
   }
   const auto entry =
@@ -83,8 +83,7 @@ std::string describe(const gpu::DriverState& state) {
       break;
     case Status::no_driver:
       return "there is no NVIDIA driver on this host (CUDA finds none); run on a host with GPUs, "
-             "or "
-             "use --device cpu";
+             "or use --device cpu";
     case Status::old_driver:
       return fmt::format(
           "the NVIDIA driver of this host is too old (it supports CUDA {}; this build needs {}) "

@@ -76,11 +76,12 @@ StartWatch::StartWatch(std::chrono::duration<double> limit, const Report& report
       return;
     case Beginning::ended: {
       const int end = end_of(child);
-      report(WIFSIGNALED(end)
-                 ? fmt::format("the MPI library crashed with signal {}", WTERMSIG(end))
-                 : fmt::format("the MPI library ended the process with status {}; what it said "
-                               "stands above",
-                               WEXITSTATUS(end)));
+      report(
+          WIFSIGNALED(end)
+              ? fmt::format("the MPI library crashed with signal {}", WTERMSIG(end))
+              : fmt::format(
+                    "the MPI library ended the process with status {}; what it said stands above",
+                    WEXITSTATUS(end)));
       break;
     }
     case Beginning::late:

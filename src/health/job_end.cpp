@@ -97,10 +97,10 @@ TimeAllowed JobEnd::allowed() {
     SlurmAnswer& slurm = answer.slurm;
     if (slurm.kind == Kind::ends) slurm_end_ = after(answer.at, slurm.seconds_left);
     if (slurm.kind == Kind::unknown_job) {
-      allowed.problems.push_back(fmt::format(
-          "Slurm knows no running job {} (SLURM_JOB_ID is left over from a job that has ended); "
-          "submit the run, or give --time-limit if it must end at a time",
-          options_.job));
+      allowed.problems.push_back(
+          fmt::format("Slurm knows no running job {} (SLURM_JOB_ID is left over from a job that "
+                      "has ended); submit the run, or give --time-limit if it must end at a time",
+                      options_.job));
     }
     if (slurm.kind == Kind::none) {
       if (slurm.text.empty()) {

@@ -177,19 +177,18 @@ Error ReplicaCheck::difference(const std::vector<int>& ranks, const std::vector<
       last_equal_step_ < 0 ? "since the run began" : fmt::format("since step {}", last_equal_step_);
   return {
       ExitStatus::internal,
-      fmt::format(
-          "the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in memory "
-          "or on a device {}, or a rank computed differently); nothing is saved; submit the job "
-          "again, {}",
-          step, listed(names),
-          unclear ? "hold different parameters, and no value is that of most"
-                  : fmt::format("hold{} other parameters than the other {}{}",
-                                wrong.size() == 1 ? "s" : "", ranks.size() - wrong.size(),
-                                scope == Scope::shard ? " that keep the same shard" : ""),
-          tensors, since,
-          unclear ? std::string("on other nodes if it happens again")
-                  : fmt::format("without the node if it happens again: --exclude={}",
-                                host_list(hosts)))};
+      fmt::format("the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in "
+                  "memory or on a device {}, or a rank computed differently); nothing is saved; "
+                  "submit the job again, {}",
+                  step, listed(names),
+                  unclear ? "hold different parameters, and no value is that of most"
+                          : fmt::format("hold{} other parameters than the other {}{}",
+                                        wrong.size() == 1 ? "s" : "", ranks.size() - wrong.size(),
+                                        scope == Scope::shard ? " that keep the same shard" : ""),
+                  tensors, since,
+                  unclear ? std::string("on other nodes if it happens again")
+                          : fmt::format("without the node if it happens again: --exclude={}",
+                                        host_list(hosts)))};
 }
 
 std::vector<int> differing_ranks(std::span<const std::uint64_t> checksums) {

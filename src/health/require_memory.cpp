@@ -53,8 +53,8 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
     if (needs.total() <= limit.bytes) continue;
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
-         "optimizer state, {:.1f} {} to save; activations are extra), but may use {:.1f} MiB "
-         "({}); {}",
+         "optimizer state, {:.1f} {} to save; activations are extra), but may use {:.1f} MiB ({}); "
+         "{}",
          mib(needs.total()), to_string(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
          limit.processes > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,

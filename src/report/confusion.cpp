@@ -72,8 +72,8 @@ Confusion read_confusion(const FilePath& at, std::size_t most) {
     if (fields.size() != classes + 1) break;
     if (csv_text(fields.front()) != confusion.classes[truth]) {
       fail(ExitStatus::bad_input,
-           "{}: row {} is of another class than column {} (rows and columns have one order); "
-           "write it with lockstep eval --confusion",
+           "{}: row {} is of another class than column {} (rows and columns have one order); write "
+           "it with lockstep eval --confusion",
            path, truth + 2, truth + 2);
     }
     for (std::size_t predicted = 0; predicted < classes; ++predicted) {

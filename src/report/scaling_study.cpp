@@ -45,8 +45,7 @@ std::vector<Repetition> read_list(const FilePath& at) {
     if (!whole || !known || read.nodes < 1 || read.number < 1) {
       fail(ExitStatus::bad_input,
            "{}, line {} cannot be read (not weak or strong, nodes and repetition); give the "
-           "results of "
-           "slurm/scaling.sbatch",
+           "results of slurm/scaling.sbatch",
            path, count);
     }
     list.push_back(std::move(read));

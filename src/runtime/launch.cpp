@@ -175,12 +175,12 @@ std::optional<LaunchProblem> judge_launch(const LaunchFacts& launch, int ranks,
     }
     return LaunchProblem{
         .is_certain = true,
-        .text = fmt::format(
-            "MPI sees {} where {} started {} ({} and this program's MPI, {}, do not share a PMI, "
-            "so {}); {}",
-            count(ranks, "rank"), launcher, *launch.started, launcher, library,
-            ranks == 1 ? "each process is a world of its own" : "the count is wrong",
-            launch_advice(launch.launcher))};
+        .text =
+            fmt::format("MPI sees {} where {} started {} ({} and this program's MPI, {}, do not "
+                        "share a PMI, so {}); {}",
+                        count(ranks, "rank"), launcher, *launch.started, launcher, library,
+                        ranks == 1 ? "each process is a world of its own" : "the count is wrong",
+                        launch_advice(launch.launcher))};
   }
   if (!launch.allocated || *launch.allocated == ranks) return std::nullopt;
   const std::string& by = launch.allocated_by;
@@ -195,12 +195,12 @@ std::optional<LaunchProblem> judge_launch(const LaunchFacts& launch, int ranks,
             by == "PBS_NODEFILE" ? "start with mpirun" : launch_advice(launch.launcher))};
   }
   if (launch.launcher == Launcher::none) return std::nullopt;
-  return LaunchProblem{
-      .text = fmt::format(
-          "mpirun started {} where the allocation is of {} ({}); leave out "
-          "mpirun's -n, or ask for {}",
-          count(ranks, "rank"), count(*launch.allocated, "task"), by,
-          by == "PBS_NODEFILE" ? count(ranks, "slot") : fmt::format("--ntasks={}", ranks))};
+  return LaunchProblem{.text =
+                           fmt::format("mpirun started {} where the allocation is of {} ({}); "
+                                       "leave out mpirun's -n, or ask for {}",
+                                       count(ranks, "rank"), count(*launch.allocated, "task"), by,
+                                       by == "PBS_NODEFILE" ? count(ranks, "slot")
+                                                            : fmt::format("--ntasks={}", ranks))};
 }
 
 std::optional<bool> has_launcher_parent(const std::string& proc) {

@@ -107,11 +107,10 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_FUNNELED) {
-    fail(
-        ExitStatus::internal,
-        "MPI gives thread level {} (loader and saver threads need MPI_THREAD_FUNNELED, {}); use an "
-        "MPI built with thread support",
-        provided, int{MPI_THREAD_FUNNELED});
+    fail(ExitStatus::internal,
+         "MPI gives thread level {} (loader and saver threads need MPI_THREAD_FUNNELED, {}); use "
+         "an MPI built with thread support",
+         provided, int{MPI_THREAD_FUNNELED});
   }
 }
 

@@ -161,8 +161,7 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
   if (mine.size() == 1 && request.requested == 0 && request.node_cores >= 2 * all_local) {
     binding.warning = fmt::format(
         "local rank {} may use one core of the node's {} (the launcher bound it to core {}); start "
-        "with "
-        "mpirun --bind-to none, or srun --cpus-per-task={}",
+        "with mpirun --bind-to none, or srun --cpus-per-task={}",
         request.local_rank, request.node_cores, mine.front(), request.node_cores / all_local);
   }
   return binding;

@@ -148,12 +148,12 @@ void Run::describe_engine() {
 void Run::describe_local_sgd() {
   const Config& config = plan_.plan.config;
   if (config.sync_every == 0) return;
-  reporter_->say(fmt::format(
-      "local SGD{}: parameters{} are averaged every {} steps and at epoch ends; saves, evaluations "
-      "and stops wait for an average",
-      config.sync_start > 0 ? fmt::format(" after {} epochs", config.sync_start) : "",
-      config.sync_momentum == SyncMomentum::average ? " and optimizer state" : "",
-      config.sync_every));
+  reporter_->say(
+      fmt::format("local SGD{}: parameters{} are averaged every {} steps and at epoch ends; saves, "
+                  "evaluations and stops wait for an average",
+                  config.sync_start > 0 ? fmt::format(" after {} epochs", config.sync_start) : "",
+                  config.sync_momentum == SyncMomentum::average ? " and optimizer state" : "",
+                  config.sync_every));
 }
 
 void Run::describe_evaluation() {
@@ -252,10 +252,10 @@ void Run::describe_untrained() {
     }
   }
   if (untrained.empty()) return;
-  reporter_->warn(fmt::format(
-      "validation has samples of {} class{} without a training sample ({}); check that both splits "
-      "number the classes alike, from 0",
-      untrained.size(), untrained.size() == 1 ? "" : "es", listed(untrained)));
+  reporter_->warn(
+      fmt::format("validation has samples of {} class{} without a training sample ({}); check that "
+                  "both splits number the classes alike, from 0",
+                  untrained.size(), untrained.size() == 1 ? "" : "es", listed(untrained)));
 }
 
 /// Reports the checkpoint that the run continues, and what is left out between it and the state

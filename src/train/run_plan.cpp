@@ -82,8 +82,8 @@ template <typename T>
 void check_same(const char* what, const T& now, const T& before) {
   if (now != before) {
     fail(ExitStatus::usage,
-         "{} is {}, but the checkpoint was written with {} (a resumed run keeps it); use "
-         "another --run-dir, or --resume none with it",
+         "{} is {}, but the checkpoint was written with {} (a resumed run keeps it); use another "
+         "--run-dir, or --resume none with it",
          what, now, before);
   }
 }
@@ -145,8 +145,7 @@ void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_
   if (data.samples < plan.global_batch) {
     fail(ExitStatus::usage,
          "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks); use a "
-         "smaller "
-         "--batch-size, or fewer ranks",
+         "smaller --batch-size, or fewer ranks",
          data.directory, data.samples, data.split, plan.global_batch, world_size);
   }
 }

@@ -137,11 +137,10 @@ InterfaceAddress choose_address(const std::string& asked, std::span<const Interf
     }
     if (chosen != nullptr) return *chosen;
   }
-  fail(
-      ExitStatus::usage,
-      "--watchdog-interface {} is not on this host (it has {}); name one of these, or a network as "
-      "10.1.0.0/16",
-      asked, listed(all));
+  fail(ExitStatus::usage,
+       "--watchdog-interface {} is not on this host (it has {}); name one of these, or a network "
+       "as 10.1.0.0/16",
+       asked, listed(all));
 }
 
 }  // namespace lockstep::watch

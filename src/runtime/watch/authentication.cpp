@@ -18,8 +18,7 @@ namespace {
   ERR_error_string_n(ERR_get_error(), reason.data(), reason.size());
   fail(ExitStatus::internal,
        "the watchdog cannot authenticate other ranks ({}: {}); start with --watchdog-seconds 0 to "
-       "do "
-       "without it",
+       "do without it",
        call, reason.data());
 }
 

@@ -155,10 +155,9 @@ class Watchdog::Impl final {
     using Kind = watch::Tree::Event::Kind;
     switch (event.kind) {
       case Kind::unreachable:
-        logger_.log(
-            fmt::format("{} is unreachable (the connection of its watchdog broke: {}); it "
-                        "may connect again",
-                        name(event.rank), event.text));
+        logger_.log(fmt::format(
+            "{} is unreachable (the connection of its watchdog broke: {}); it may connect again",
+            name(event.rank), event.text));
         break;
       case Kind::reachable:
         logger_.log(name(event.rank) + " is reachable again");
