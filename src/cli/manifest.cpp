@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
+#include <boost/algorithm/string/replace.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -150,18 +151,9 @@ std::vector<std::string> sums_of(const std::vector<std::string>& paths) {
 
 /// A line of `sha256sum`. A name with one of these characters is escaped, and the line marked.
 std::string line_of(const std::string& sum, const std::string& name) {
-  std::string escaped;
-  for (const char letter : name) {
-    if (letter == '\\') {
-      escaped += "\\\\";
-    } else if (letter == '\n') {
-      escaped += "\\n";
-    } else if (letter == '\r') {
-      escaped += "\\r";
-    } else {
-      escaped += letter;
-    }
-  }
+  std::string escaped = boost::replace_all_copy(name, "\\", "\\\\");
+  boost::replace_all(escaped, "\n", "\\n");
+  boost::replace_all(escaped, "\r", "\\r");
   return fmt::format("{}{}  {}\n", escaped == name ? "" : "\\", sum, escaped);
 }
 

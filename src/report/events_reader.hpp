@@ -4,8 +4,6 @@
 #include "lockstep/core/line_follower.hpp"
 #include "lockstep/report/run_record.hpp"
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,14 +27,14 @@ class EventsReader final {
  private:
   bool read_line(std::string_view line);
   bool read_step(std::string_view line);
-  void read_values(Curve& curve, const nlohmann::ordered_json& event);
-  void read_checkpoint(const nlohmann::ordered_json& event);
-  void read_straggler(const nlohmann::ordered_json& event);
-  void begin_session(nlohmann::ordered_json event);
-  void end_session(const nlohmann::ordered_json& event);
+  void read_values(Curve& curve, const Json& event);
+  void read_checkpoint(const Json& event);
+  void read_straggler(const Json& event);
+  void begin_session(Json event);
+  void end_session(const Json& event);
   /// The event's position; updates the run's last one.
   Position advance(double step, double samples, double time);
-  Position advance(const nlohmann::ordered_json& event);
+  Position advance(const Json& event);
 
   RunRecord& run_;
   LineFollower lines_;

@@ -2,8 +2,6 @@
 
 #include "lockstep/report/run_record.hpp"
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -96,6 +94,6 @@ struct RunStatus {
 
 /// `now`: Unix time. Pure.
 [[nodiscard]] RunStatus status_of(const RunRecord& run, const RunFiles& files, double now);
-[[nodiscard]] nlohmann::ordered_json status_json(const RunStatus& status);
+[[nodiscard]] Json status_json(const RunStatus& status);
 
 }  // namespace lockstep::report
