@@ -1,6 +1,7 @@
 #include "lockstep/runtime/launch.hpp"
 
 #include "lockstep/core/units.hpp"
+#include "lockstep/runtime/sockets.hpp"
 
 #include <fmt/format.h>
 
@@ -92,6 +93,25 @@ bool is_launcher(std::string_view name) {
                              [&](const char* beginning) { return name.starts_with(beginning); });
 }
 
+/// Address of "NAMESPACE.0;tcp4://127.0.0.1:40001"; nullopt for other forms.
+std::optional<SocketAddress> address_in(const std::string& uri) {
+  constexpr std::string_view scheme = ";tcp4://";
+  const std::size_t begin = uri.find(scheme);
+  const std::size_t colon = uri.find(':', begin + scheme.size());
+  if (begin == std::string::npos || colon == std::string::npos) return std::nullopt;
+  const std::size_t host = begin + scheme.size();
+  const auto port = to_number<std::uint16_t>(uri.substr(colon + 1));
+  return port ? parse_address(uri.substr(host, colon - host), *port) : std::nullopt;
+}
+
+/// Whether this node refuses connections to the address. A server would take one for a client that
+/// says nothing, so the port is bound instead: a listening server holds it.
+bool is_free(const SocketAddress& address) {
+  const Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage),
+                          address.size) == 0;
+}
+
 }  // namespace
 
 LaunchFacts read_launch(const VariableLookup& lookup) {
@@ -133,29 +153,19 @@ LaunchFacts launch_of_this_process() {
 }
 
 const char* launcher_text(Launcher launcher) noexcept {
-  switch (launcher) {
-    case Launcher::none:
-      break;
-    case Launcher::srun:
-      return "srun";
-    case Launcher::mpirun:
-      return "mpirun";
-  }
-  return "no launcher";
+  constexpr std::array texts{"no launcher", "srun", "mpirun"};
+  return texts[static_cast<std::size_t>(launcher)];
 }
 
 const char* launch_advice(Launcher launcher) noexcept {
-  switch (launcher) {
-    case Launcher::none:
-      break;
-    case Launcher::srun:
-      return "start with srun --mpi=pmix (srun --mpi=list shows what Slurm has), or with the "
-             "mpirun of the MPI this program was built with";
-    case Launcher::mpirun:
-      return "start with the mpirun of the MPI this program was built with (lockstep bench and ldd "
-             "show which), or with srun --mpi=pmix";
-  }
-  return "start with srun --mpi=pmix or mpirun";
+  constexpr std::array advice{
+      "start with srun --mpi=pmix or mpirun",
+      "start with srun --mpi=pmix (srun --mpi=list shows what Slurm has), or with the mpirun of "
+      "the "
+      "MPI this program was built with",
+      "start with the mpirun of the MPI this program was built with (lockstep bench and ldd show "
+      "which), or with srun --mpi=pmix"};
+  return advice[static_cast<std::size_t>(launcher)];
 }
 
 std::optional<LaunchProblem> judge_launch(const LaunchFacts& launch, int ranks,
@@ -218,6 +228,19 @@ std::optional<bool> has_launcher_parent(const std::string& proc) {
     if (process && is_launcher(process->name)) return true;
   }
   return std::nullopt;
+}
+
+std::string ended_launcher(std::span<const char* const> variables) {
+  constexpr std::string_view beginning = "PMIX_SERVER_URI";
+  std::string ended;
+  for (const char* const variable : variables) {
+    const std::string text(variable);
+    if (!text.starts_with(beginning)) continue;
+    const auto address = address_in(text);
+    if (!address || !is_free(*address)) return {};
+    ended = text;
+  }
+  return ended;
 }
 
 }  // namespace lockstep

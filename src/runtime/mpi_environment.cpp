@@ -1,7 +1,5 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 
-#include "lockstep/core/error.hpp"
-
 #include <mpi.h>
 
 #include <unistd.h>
@@ -149,6 +147,14 @@ void abort_job(int status) noexcept {
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
+}
+
+void abort_from_any_thread(ExitStatus status) {
+  std::thread([status] {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    std::_Exit(static_cast<int>(status));
+  }).detach();
+  abort_job(static_cast<int>(status));
 }
 
 }  // namespace lockstep

@@ -1,49 +1,22 @@
 #include "lockstep/runtime/phase_board.hpp"
 
+#include <array>
+
 namespace lockstep {
 namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
 bool is_outside_steps(Phase phase) noexcept {
-  switch (phase) {
-    case Phase::data:
-    case Phase::forward:
-    case Phase::backward:
-    case Phase::communication:
-    case Phase::update:
-      return false;
-    default:
-      return true;
-  }
+  return phase < Phase::data || phase > Phase::update;
 }
 
 }  // namespace
 
 std::string_view to_string(Phase phase) noexcept {
-  switch (phase) {
-    case Phase::start_up:
-      return "start-up";
-    case Phase::data:
-      return "data";
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::communication:
-      return "communication";
-    case Phase::update:
-      return "update";
-    case Phase::evaluation:
-      return "evaluation";
-    case Phase::save:
-      return "save";
-    case Phase::checks:
-      return "checks";
-    case Phase::end:
-      return "end";
-  }
-  return "";
+  constexpr std::array names{"start-up", "data",       "forward", "backward", "communication",
+                             "update",   "evaluation", "save",    "checks",   "end"};
+  return names[static_cast<std::size_t>(phase)];
 }
 
 void PhaseBoard::enter(Phase phase) noexcept {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/error.hpp"
+
 #include <string>
 #include <vector>
 
@@ -34,5 +36,8 @@ class MpiEnvironment final {
 /// Ends every rank of the job with `status` (MPI_Abort), after 0.25 s in which the launcher
 /// forwards what this rank has printed.
 [[noreturn]] void abort_job(int status) noexcept;
+/// abort_job() for threads other than the one that initialized MPI, which should call MPI_Abort but
+/// may hang. If MPI_Abort hangs too, the process exits after a while.
+[[noreturn]] void abort_from_any_thread(ExitStatus status);
 
 }  // namespace lockstep

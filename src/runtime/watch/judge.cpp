@@ -1,12 +1,13 @@
 #include "judge.hpp"
 
-#include "judge_devices.hpp"
 #include "lockstep/core/log_words.hpp"
 #include "lockstep/core/name_list.hpp"
+#include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -33,6 +34,43 @@ auto place(const RankReport& report) noexcept {
   const PhaseBoard::Reading& at = report.reading;
   const bool bucket = is_started(at.waits_in);
   return std::tuple(at.step, at.collectives, at.bucket, at.waits_in, bucket ? 0 : at.wait_count);
+}
+
+/// The first collective that not all devices have completed.
+struct DeviceFault {
+  std::uint64_t collective = 0;
+  /// Ranks whose devices have not reached it, ascending; empty: the collective itself hangs.
+  std::vector<int> late = {};
+  std::size_t waiting = 0;  ///< number of devices that have reached it and not completed it
+};
+
+/// Whether the host waits for the device, so that its counts are up to date.
+bool is_known(const RankReport& report) noexcept {
+  return report.present() && report.waits() && report.reading.device.awaited;
+}
+
+std::uint64_t completed_by(const RankReport* report) noexcept {
+  return report->reading.device.completed;
+}
+
+/// What the counts of collectives say about ranks that all wait. Pure. Only ranks that wait for
+/// their devices are considered; nullopt: there are none.
+std::optional<DeviceFault> find_device_fault(std::span<const RankReport> reports) {
+  std::vector<const RankReport*> known;
+  for (const RankReport& report : reports) {
+    if (is_known(report)) known.push_back(&report);
+  }
+  if (known.empty()) return std::nullopt;
+  const auto least = std::ranges::min_element(known, {}, completed_by);
+  DeviceFault fault{.collective = completed_by(*least) + 1};
+  for (const RankReport* report : known) {
+    if (report->reading.device.reached < fault.collective) {
+      fault.late.push_back(report->rank);
+    } else if (completed_by(report) < fault.collective) {
+      ++fault.waiting;
+    }
+  }
+  return fault;
 }
 
 class Diagnosis final {
@@ -251,3 +289,19 @@ std::optional<std::string> judge(std::span<const RankReport> reports,
 }
 
 }  // namespace lockstep::watch
+
+namespace lockstep {
+
+std::chrono::milliseconds wait_limit_beside(std::chrono::duration<double> limit) noexcept {
+  // Short enough to add to a clock's time without overflow.
+  constexpr std::chrono::hours for_ever(24 * 3650);
+  constexpr std::chrono::minutes least(30);
+  // If rank 0 cannot judge, other ranks do so later; both happen well before this limit.
+  constexpr double factor = 2 * watch::unhurried_factor;
+  const auto longest = factor * limit;
+  if (limit.count() <= 0 || longest >= for_ever) return for_ever;
+  return std::max<std::chrono::milliseconds>(
+      least, std::chrono::duration_cast<std::chrono::milliseconds>(longest));
+}
+
+}  // namespace lockstep

@@ -1,11 +1,11 @@
 #include "lockstep/runtime/watchdog.hpp"
 
-#include "abort_from_any_thread.hpp"
 #include "async_logger.hpp"
 #include "failures.hpp"
 #include "join_tree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exit_advice.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "tree.hpp"
 #include "turn.hpp"
@@ -54,7 +54,7 @@ class Watchdog::Impl final {
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         names_(options_.names),
         logger_(options_.cores) {
-    if (!options_.end_job) options_.end_job = watch::abort_from_any_thread;
+    if (!options_.end_job) options_.end_job = abort_from_any_thread;
     watch::JoinedTree joined = watch::join_tree(
         comm, grid, {.fan_out = options_.fan_out, .interface = options_.interface});
     parents_ = joined.options.parents;
