@@ -7,7 +7,7 @@
 #include "lockstep/data/pixel_statistics.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/models/trained_layers.hpp"
-#include "lockstep/train/weights_normalization.hpp"
+#include "lockstep/train/normalization.hpp"
 
 #include <utility>
 #include <variant>

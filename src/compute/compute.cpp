@@ -1,7 +1,6 @@
 #include "lockstep/compute/compute.hpp"
 
 #include "compute_parts.hpp"
-#include "cuda_compute.hpp"
 #include "lockstep/comm/mpi_all_reduce.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/compute/convolution_plan.hpp"
@@ -12,6 +11,7 @@
 #include "lockstep/engine/cpu_engine.hpp"
 #include "run_choices.hpp"
 
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -103,17 +103,13 @@ std::string device_note(const ProcessGrid& grid) {
                      mine.available ? "" : mine.reason);
 }
 
-RankDevices read_device_note(std::string_view note) {
-  const auto line = [&note] {
-    const std::size_t end = note.find('\n');
-    const std::string_view first = note.substr(0, end);
-    note.remove_prefix(end + 1);
-    return std::string(first);
-  };
+RankDevices read_device_note(const std::string& note) {
+  std::istringstream lines(note);
+  std::string allotted;
   RankDevices rank;
-  rank.host = line();
-  rank.allotted = !line().empty();
-  rank.reason = note;
+  std::getline(std::getline(lines, rank.host), allotted);
+  std::getline(lines, rank.reason, '\0');
+  rank.allotted = !allotted.empty();
   rank.usable = rank.reason.empty();
   return rank;
 }
@@ -127,55 +123,47 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
   return decide_device(ranks);
 }
 
+/// Error(usage) if options are `together` that do not go together.
+void refuse(bool together, const char* text) {
+  if (together) fail(ExitStatus::usage, "{}", text);
+}
+
 }  // namespace
 
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
-  if (options.all_reduce == AllReduce::mpi && options.comm_progress == CommProgress::thread) {
-    fail(ExitStatus::usage,
+  const bool reduces_by_choice = options.all_reduce != AllReduce::automatic;
+  const bool progresses_by_choice = options.comm_progress != CommProgress::automatic;
+  const bool shared = options.comm == CommChoice::shared;
+  refuse(options.all_reduce == AllReduce::mpi && options.comm_progress == CommProgress::thread,
          "--comm-progress thread does not go with --allreduce mpi (the thread progresses messages "
          "of Lockstep's own schedules); drop one of them");
-  }
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
     require_conv_algorithm(options.conv_algorithm, options.precision, DeviceChoice::cuda);
     require_recompute(options.recompute, DeviceChoice::cuda);
-    if (options.comm == CommChoice::shared) {
-      fail(ExitStatus::usage,
+    refuse(shared,
            "--comm shared does not go with --device cuda (GPUs' memory is reduced by NCCL, or by "
            "MPI through the host); drop it");
-    }
-    if (options.comm != CommChoice::mpi && options.all_reduce != AllReduce::automatic) {
-      fail(ExitStatus::usage,
+    refuse(options.comm != CommChoice::mpi && reduces_by_choice,
            "--allreduce does not go with NCCL (it chooses its own algorithms); drop it, or use "
            "--comm mpi");
-    }
-    if (options.comm != CommChoice::mpi && options.comm_progress != CommProgress::automatic) {
-      fail(ExitStatus::usage,
+    refuse(options.comm != CommChoice::mpi && progresses_by_choice,
            "--comm-progress does not go with NCCL (GPUs progress its messages); drop it, or use "
            "--comm mpi");
-    }
     return make_cuda_compute(graph, options, grid, host);
   }
-  if (options.decode == DecodeChoice::gpu) {
-    fail(ExitStatus::usage,
+  refuse(options.decode == DecodeChoice::gpu,
          "--decode gpu does not go with --device cpu (the GPU that computes decodes); use a GPU, "
          "or --decode cpu");
-  }
-  if (options.comm == CommChoice::shared && options.all_reduce != AllReduce::automatic) {
-    fail(ExitStatus::usage,
+  refuse(shared && reduces_by_choice,
          "--allreduce does not go with --comm shared (it says how ranks of several hosts sum); "
          "drop one of them");
-  }
-  if (options.comm == CommChoice::shared && options.comm_progress != CommProgress::automatic) {
-    fail(ExitStatus::usage,
+  refuse(shared && progresses_by_choice,
          "--comm-progress does not go with --comm shared (there are no messages between hosts); "
          "drop one of them");
-  }
-  if (options.comm == CommChoice::nccl) {
-    fail(ExitStatus::usage,
+  refuse(options.comm == CommChoice::nccl,
          "--comm nccl does not go with --device cpu (NCCL reduces the memory of GPUs); leave it "
          "out, or use a GPU");
-  }
   if (options.before_host_memory) options.before_host_memory();
   return std::make_unique<CpuCompute>(graph, options, host);
 }

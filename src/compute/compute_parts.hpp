@@ -3,6 +3,7 @@
 #include "host_link.hpp"
 #include "lockstep/compute/compute.hpp"
 
+#include <memory>
 #include <vector>
 
 namespace lockstep {
@@ -27,5 +28,11 @@ namespace lockstep {
           .progress = options.comm_progress,
           .cores = options.cores};
 }
+
+/// Computes on this rank's GPU by the module. Collective; errors as make_compute().
+[[nodiscard]] std::unique_ptr<Compute> make_cuda_compute(const Graph& graph,
+                                                         const ComputeOptions& options,
+                                                         const ProcessGrid& grid,
+                                                         Communicator& host);
 
 }  // namespace lockstep

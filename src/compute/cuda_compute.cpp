@@ -1,6 +1,4 @@
-#include "cuda_compute.hpp"
-
-#include "algorithm_file.hpp"
+#include "cache_file.hpp"
 #include "compute_parts.hpp"
 #include "lockstep/comm/nccl_settings.hpp"
 #include "lockstep/comm/rank_groups.hpp"
@@ -9,6 +7,7 @@
 #include "lockstep/compute/device_plan.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/algorithm_cache.hpp"
 #include "lockstep/engine/norm_exchange.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "module_interface.hpp"
@@ -51,6 +50,26 @@ const gpu::ModuleTable& load_on_all_ranks(Communicator& host) {
   collectively(host, [&table] { table = &load_cuda_module(); });
   return *table;
 }
+
+/// The fastest convolution algorithms of GPUs, on disk.
+class AlgorithmFile final : public AlgorithmCache {
+ public:
+  [[nodiscard]] std::optional<std::string> find(const std::string& key) override {
+    return file_.find(key);
+  }
+  void add(const std::string& key, const std::string& algorithm) override {
+    file_.add(key, algorithm);
+    ++added_;
+  }
+  void save() { file_.save(); }
+  [[nodiscard]] int added() const noexcept { return added_; }
+
+ private:
+  int added_ = 0;
+  CacheFile file_{
+      cache_path("gpu-convolutions.tsv"),
+      {.header = "# GPU and library, convolution, fastest algorithm; may be deleted\n"}};
+};
 
 /// Members are in the order of their dependencies.
 class CudaCompute final : public Compute, private NormExchange {

@@ -8,9 +8,9 @@
 #include "lockstep/core/address_space.hpp"
 #include "lockstep/models/trained_layers.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/normalization.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "normalization.hpp"
 #include "run_data.hpp"
 
 #include <algorithm>

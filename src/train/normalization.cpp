@@ -1,4 +1,4 @@
-#include "normalization.hpp"
+#include "lockstep/train/normalization.hpp"
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/options.hpp"

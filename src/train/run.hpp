@@ -10,9 +10,9 @@
 #include "lockstep/run/step_trace.hpp"
 #include "lockstep/runtime/memory_limit.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/normalization.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_session.hpp"
-#include "normalization.hpp"
 #include "run_data.hpp"
 #include "training_steps.hpp"
 

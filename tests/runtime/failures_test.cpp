@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "../../src/runtime/watch/failures.hpp"
-#include "../../src/runtime/watch/turn.hpp"
+#include "../../src/runtime/watch/topology.hpp"
 
 #include <optional>
 #include <string>

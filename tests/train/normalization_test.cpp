@@ -1,4 +1,4 @@
-#include "normalization.hpp"
+#include "lockstep/train/normalization.hpp"
 #include "lockstep/config/config.hpp"
 
 #include "data/shard_fixture.hpp"

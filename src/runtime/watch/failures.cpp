@@ -1,6 +1,6 @@
 #include "failures.hpp"
 
-#include "silence.hpp"
+#include "link.hpp"
 
 #include <fmt/format.h>
 

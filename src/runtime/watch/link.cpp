@@ -14,7 +14,20 @@ namespace {
 constexpr std::size_t header_size = sizeof(std::uint32_t) + 1;
 constexpr std::size_t largest_text = std::size_t{64} << 10;
 
+void set(int descriptor, int level, int option, int value) noexcept {
+  ::setsockopt(descriptor, level, option, &value, sizeof value);
+}
+
 }  // namespace
+
+void limit_silence(int descriptor, std::chrono::milliseconds limit) noexcept {
+  // Probes of an idle connection begin at half of the limit.
+  const int seconds = static_cast<int>(limit.count() / 1000);
+  set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit.count()));
+  set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, std::max(seconds / 2, 1));
+  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, std::max(seconds / 4, 1));
+}
 
 std::string_view bytes_of(std::span<const RankReport> reports) noexcept {
   return {reinterpret_cast<const char*>(reports.data()), reports.size_bytes()};
@@ -53,8 +66,7 @@ Bytes32 Link::Direction::next(std::string_view frame) {
 
 Link::Link(Descriptor descriptor, std::size_t largest, std::chrono::milliseconds silence)
     : descriptor_(std::move(descriptor)), largest_(largest) {
-  const int on = 1;
-  ::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  set(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   limit_silence(descriptor_.get(), silence);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "dialer.hpp"
-#include "silence.hpp"
+#include "link.hpp"
 
 namespace lockstep::watch {
 

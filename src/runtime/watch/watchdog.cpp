@@ -7,8 +7,8 @@
 #include "lockstep/core/exit_advice.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
+#include "topology.hpp"
 #include "tree.hpp"
-#include "turn.hpp"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>

@@ -6,11 +6,25 @@
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/train/run_plan.hpp"
-#include "lockstep/train/weights_normalization.hpp"
 
 #include <string>
+#include <vector>
 
 namespace lockstep {
+
+/// A file of weights, and the channel means and standard deviations of its training inputs; empty:
+/// not in the file.
+struct WeightsNormalization {
+  std::string file;
+  std::vector<float> mean;
+  std::vector<float> std;
+};
+
+/// A warning if the weights' inputs were normalised with other values than `given.mean` and
+/// `given.std`, with both, and the scale and shift between the two; empty: they were not, or the
+/// file or `given` has none.
+[[nodiscard]] std::string normalization_change(const WeightsNormalization& weights,
+                                               const Config& given);
 
 /// Broadcasts rank 0's values; collective. Error(bad_input) if they are not usable.
 [[nodiscard]] WeightsNormalization broadcast_normalization(const CheckpointInfo& info,
