@@ -1,11 +1,11 @@
 #include "lockstep/health/slurm_time.hpp"
 
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/runtime/run_command.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -16,13 +16,8 @@ namespace {
 constexpr double clock_tolerance = 300;
 
 std::optional<double> number(std::string_view text) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || !(value >= 0) ||
-      !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
+  const auto value = parse_number<double>(text);
+  return value && *value >= 0 && std::isfinite(*value) ? value : std::nullopt;
 }
 
 std::string first_line_of(const std::string& text) {

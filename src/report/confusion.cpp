@@ -2,10 +2,10 @@
 
 #include "lockstep/core/csv.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <system_error>
@@ -77,10 +77,8 @@ Confusion read_confusion(const FilePath& at, std::size_t most) {
            path, truth + 2, truth + 2);
     }
     for (std::size_t predicted = 0; predicted < classes; ++predicted) {
-      const std::string& field = fields[predicted + 1];
-      std::int64_t count = 0;
-      const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), count);
-      if (error != std::errc() || end != field.data() + field.size() || count < 0) {
+      const std::int64_t count = parse_number<std::int64_t>(fields[predicted + 1]).value_or(-1);
+      if (count < 0) {
         fail(ExitStatus::bad_input,
              "{}: row {}, column {} cannot be read (no count of samples); write it with lockstep "
              "eval --confusion",

@@ -5,6 +5,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/report/comparison.hpp"
 #include "page_parts.hpp"
@@ -13,7 +14,6 @@
 #include <boost/algorithm/string/replace.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <string_view>
@@ -41,10 +41,7 @@ std::string script_data(const Json& json) {
 /// Six digits suffice for a plot of merged values; single values stay as they are.
 double rounded(double value) {
   if (!std::isfinite(value)) return value;
-  const std::string text = fmt::format("{:.6g}", value);
-  double result = value;
-  std::from_chars(text.data(), text.data() + text.size(), result);
-  return result;
+  return parse_number<double>(fmt::format("{:.6g}", value)).value_or(value);
 }
 
 template <typename Value>

@@ -1,13 +1,13 @@
 #include "lockstep/report/run_status.hpp"
 
 #include "json_fields.hpp"
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/report/comparison.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <string_view>
@@ -21,12 +21,6 @@ constexpr std::size_t most_timed_steps = 20;
 /// A job without a heartbeat for so many seconds has ended; network file systems may show an old
 /// one for a minute.
 constexpr double dead_after = 120;
-
-double parse_number(std::string_view text) {
-  double value = unknown;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : unknown;
-}
 
 double value(const RunRecord& run, const RecordedStep& row, const char* name) {
   return row.values[RunRecord::series(run.steps, name)];
@@ -83,7 +77,7 @@ void describe_machine(const RunRecord& run, RunStatus& status) {
 /// Epochs and steps: those done, and those of the whole run.
 void measure_progress(const RunRecord& run, RunStatus& status) {
   status.step = run.last.step;
-  status.epochs = parse_number(option_of(run, "epochs"));
+  status.epochs = parse_number<double>(option_of(run, "epochs")).value_or(unknown);
   // The last step whose number of samples is known.
   Position known{.step = -1};
   const auto consider = [&](const Position& at) {
@@ -100,7 +94,7 @@ void measure_progress(const RunRecord& run, RunStatus& status) {
   status.epoch = samples / run.epoch_samples;
   status.steps =
       known.step + std::round((status.epochs * run.epoch_samples - known.samples) / batch);
-  if (const double most = parse_number(option_of(run, "max-steps")); most > 0) {
+  if (const double most = parse_number<double>(option_of(run, "max-steps")).value_or(0); most > 0) {
     status.steps = std::fmin(status.steps, most);
     status.epochs = std::fmin(status.epochs, std::ceil(most * batch / run.epoch_samples));
   }
@@ -165,7 +159,7 @@ void describe_files(const RunRecord& run, const RunFiles& files, double now, Run
   std::string_view name = files.latest->name;
   if (name.starts_with("step-") && name.ends_with(".h5")) {
     name = name.substr(5, name.size() - 8);
-    status.checkpoint_step = parse_number(name);
+    status.checkpoint_step = parse_number<double>(name).value_or(unknown);
   }
   status.checkpoint_age = std::fmax(0.0, now - files.latest->time);
   if (run.saved_step == status.checkpoint_step) status.save_seconds = run.save_seconds;

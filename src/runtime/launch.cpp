@@ -1,5 +1,6 @@
 #include "lockstep/runtime/launch.hpp"
 
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/core/units.hpp"
 #include "lockstep/runtime/sockets.hpp"
 
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -24,14 +24,10 @@ constexpr std::uint32_t first_step_of_slurms_own = 0xfffffff0;
 /// PROC_PID_INIT_INO of Linux.
 constexpr const char* outermost_process_namespace = "pid:[4026531836]";
 
-template <typename Number>
-std::optional<Number> to_number(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  Number value = 0;
-  const char* const end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
+template <typename Number = int>
+std::optional<Number> number_of(const VariableLookup& lookup, const char* name) {
+  const auto text = lookup(name);
+  return text ? parse_number<Number>(*text) : std::nullopt;
 }
 
 /// 0 for what is no file.
@@ -46,7 +42,7 @@ int lines_in(const std::string& path) {
 
 /// Sets the number of tasks for which the job asked, if its scheduler tells.
 void read_allocation(const VariableLookup& lookup, LaunchFacts& facts) {
-  const auto number = [&](const char* name) { return to_number<int>(lookup(name)); };
+  const auto number = [&](const char* name) { return number_of(lookup, name); };
   const auto found = [&](int tasks, const char* by) {
     facts.allocated = tasks;
     facts.allocated_by = by;
@@ -80,7 +76,7 @@ std::optional<Process> read_process(const std::string& proc, const std::string& 
     return std::nullopt;
   }
   const std::string rest = line.substr(end + 4);
-  const auto parent = to_number<int>(rest.substr(0, rest.find(' ')));
+  const auto parent = parse_number<int>(rest.substr(0, rest.find(' ')));
   if (!parent) return std::nullopt;
   return Process{.name = line.substr(begin + 1, end - begin - 1), .parent = *parent};
 }
@@ -100,7 +96,7 @@ std::optional<SocketAddress> address_in(const std::string& uri) {
   const std::size_t colon = uri.find(':', begin + scheme.size());
   if (begin == std::string::npos || colon == std::string::npos) return std::nullopt;
   const std::size_t host = begin + scheme.size();
-  const auto port = to_number<std::uint16_t>(uri.substr(colon + 1));
+  const auto port = parse_number<std::uint16_t>(uri.substr(colon + 1));
   return port ? parse_address(uri.substr(host, colon - host), *port) : std::nullopt;
 }
 
@@ -115,9 +111,9 @@ bool is_free(const SocketAddress& address) {
 }  // namespace
 
 LaunchFacts read_launch(const VariableLookup& lookup) {
-  const auto number = [&](const char* name) { return to_number<int>(lookup(name)); };
+  const auto number = [&](const char* name) { return number_of(lookup, name); };
   LaunchFacts facts{.node = lookup("SLURMD_NODENAME").value_or("")};
-  const auto step = to_number<std::uint32_t>(lookup("SLURM_STEP_ID"));
+  const auto step = number_of<std::uint32_t>(lookup, "SLURM_STEP_ID");
   const bool in_step = step && *step < first_step_of_slurms_own;
   // Open MPI's daemons on other nodes run in a separate Slurm step, so mpirun is checked first.
   for (const auto& [size, rank, local] :

@@ -1,11 +1,11 @@
 #include "lockstep/runtime/memory_limit.hpp"
 
 #include "lockstep/core/address_space.hpp"
+#include "lockstep/core/parse_number.hpp"
 
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -91,11 +91,8 @@ std::optional<std::uint64_t> group_limit(const std::string& line, const std::str
 std::optional<MemoryLimit> slurm_limit(const NodeProcesses& processes) {
   const auto number = [&](const char* name) -> std::uint64_t {
     const auto text = processes.lookup ? processes.lookup(name) : std::nullopt;
-    std::uint64_t value = 0;
-    if (!text) return 0;
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-    const bool is_number = error == std::errc() && end == text->data() + text->size();
-    return is_number && value < (std::uint64_t{1} << 40) ? value : 0;
+    const auto value = text ? parse_number<std::uint64_t>(*text) : std::nullopt;
+    return value && *value < (std::uint64_t{1} << 40) ? *value : 0;
   };
   if (number("SLURM_JOB_ID") == 0) return std::nullopt;
   const std::uint64_t whole = number("SLURM_MEM_PER_NODE");

@@ -2,12 +2,12 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/core/parse_number.hpp"
 
 #include <netdb.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <functional>
 #include <iterator>
@@ -46,10 +46,9 @@ class Network final {
   explicit Network(const std::string& text)
       : address_(parse_address(text.substr(0, text.find('/')), 0)) {
     const std::string_view digits = std::string_view(text).substr(text.find('/') + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits_);
+    bits_ = parse_number<int>(digits).value_or(-1);
     const auto most = static_cast<int>(bytes_in(address_).size()) * CHAR_BIT;
-    if (!address_ || error != std::errc() || end != digits.data() + digits.size() || bits_ < 0 ||
-        bits_ > most) {
+    if (!address_ || bits_ < 0 || bits_ > most) {
       fail(ExitStatus::usage,
            "--watchdog-interface {} is no network (an address and the number of its first bits "
            "that count are wanted); give one as 10.1.0.0/16, or an interface's name",
