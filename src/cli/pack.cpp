@@ -186,7 +186,7 @@ PackArguments parse(const std::vector<std::string>& arguments) {
 }
 
 ImageOptions image_options(const PackArguments& arguments) {
-  ImageOptions options = arguments;
+  ImageOptions options = static_cast<const ImageOptions&>(arguments);
   if (arguments.asked_width > 0) options.image_width = arguments.asked_width;
   if (arguments.asked_short_side > 0) options.short_side = arguments.asked_short_side;
   return options;
