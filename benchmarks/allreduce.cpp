@@ -124,9 +124,9 @@ BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& con
   set_mpi_all_reduce();
   const std::unique_ptr<Communicator> shared = make_shared_memory_communicator(comm).communicator;
   const MessageCommunicatorOptions schedule =
-      message_options({}, {.all_reduce = options.config.all_reduce,
-                           .progress = options.config.comm_progress,
-                           .cores = context.binding.allowed});
+      message_options({.all_reduce = options.config.all_reduce,
+                       .progress = options.config.comm_progress,
+                       .cores = context.binding.allowed});
   MessageCommunicatorResult messages;
   if (comm.size() > 1) messages = make_message_communicator(comm, schedule);
   BenchResult result;

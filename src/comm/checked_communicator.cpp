@@ -48,8 +48,8 @@ CollectiveComparison::CollectiveComparison(std::unique_ptr<Communicator> own,
   std::iota(all_.ranks.begin(), all_.ranks.end(), 0);
 }
 
-void CollectiveComparison::compare_in_groups(std::unique_ptr<Communicator> group,
-                                             std::vector<int> ranks) {
+void CollectiveComparison::compare_in_groups(std::vector<int> ranks) {
+  auto group = all_.comm->split(ranks.front(), all_.comm->rank());
   group_ = {.comm = std::move(group), .ranks = std::move(ranks), .calls = all_.calls};
 }
 
@@ -109,7 +109,7 @@ std::string CollectiveComparison::describe(const Record& record) const {
   const auto kind = static_cast<CollectiveKind>(record.kind);
   std::string text(to_string(kind));
   if (reduces(kind)) text += fmt::format(" ({})", op_names.at(static_cast<std::size_t>(record.op)));
-  if (kind != CollectiveKind::barrier) {
+  if (kind != CollectiveKind::barrier && kind != CollectiveKind::split) {
     text += fmt::format(" of {} {}", record.count,
                         type_names.at(static_cast<std::size_t>(record.type)));
   }

@@ -95,4 +95,21 @@ Request ForwardingCommunicator::start_all_gather_buffer(ConstBuffer mine, Mutabl
       [&] { return inner_.start_all_gather_buffer(mine, all); });
 }
 
+Request ForwardingCommunicator::start_send_buffer(ConstBuffer buffer, int to) {
+  return starting(
+      {.kind = CollectiveKind::send, .count = buffer.count, .type = buffer.type, .root = to},
+      [&] { return inner_.start_send_buffer(buffer, to); });
+}
+
+Request ForwardingCommunicator::start_receive_buffer(MutableBuffer buffer, int from) {
+  return starting(
+      {.kind = CollectiveKind::receive, .count = buffer.count, .type = buffer.type, .root = from},
+      [&] { return inner_.start_receive_buffer(buffer, from); });
+}
+
+std::unique_ptr<Communicator> ForwardingCommunicator::split(int color, int key) {
+  const Blocking blocking(*this, {.kind = CollectiveKind::split});
+  return inner_.split(color, key);
+}
+
 }  // namespace lockstep

@@ -3,8 +3,9 @@
 #include "exchange/exchange_progress.hpp"
 #include "keep_until_exit.hpp"
 #include "lockstep/comm/mpi_lock.hpp"
-#include "mpi_communicator_of_group.hpp"
+#include "mpi_group_of.hpp"
 #include "mpi_types.hpp"
+#include "require_peer.hpp"
 
 #include <mpi.h>
 
@@ -146,6 +147,23 @@ class MpiCommunicator final : public Communicator {
     return request_of(slot);
   }
 
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    return start_message({buffer.count, buffer.type, to, buffer.owner},
+                         [&](const MpiBlock& block, MPI_Request* request) {
+                           check(MPI_Isend(buffer.data, block.count(), block.type(), to,
+                                           message_tag, group_->get(), request),
+                                 "MPI_Isend");
+                         });
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    return start_message({buffer.count, buffer.type, from, buffer.owner},
+                         [&](const MpiBlock& block, MPI_Request* request) {
+                           check(MPI_Irecv(buffer.data, block.count(), block.type(), from,
+                                           message_tag, group_->get(), request),
+                                 "MPI_Irecv");
+                         });
+  }
+
   bool test(Request& request) override {
     if (request.done()) return true;
     const std::unique_lock lock(mpi_mutex(), std::try_to_lock);
@@ -171,7 +189,16 @@ class MpiCommunicator final : public Communicator {
     release(request);
   }
 
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    const std::lock_guard lock(mpi_mutex());
+    return std::make_unique<MpiCommunicator>(std::make_unique<MpiGroup>(*group_, color, key),
+                                             largest_piece_);
+  }
+  [[nodiscard]] std::unique_ptr<MpiGroup> take_group() noexcept { return std::move(group_); }
+
  private:
+  static constexpr int message_tag = 0;
+
   [[nodiscard]] MPI_Op operation(ElementType type, ReduceOp op) const noexcept {
     if (type == ElementType::bf16) return bf16_.get(op);
     if (type == ElementType::f16) return f16_.get(op);
@@ -192,6 +219,22 @@ class MpiCommunicator final : public Communicator {
     slot->owners = std::move(owners);
     slot->pieces.clear();  // keeps its capacity, so a step allocates nothing
     return *slot;
+  }
+  struct Message {
+    std::size_t count;
+    ElementType type;
+    int peer;
+    MemoryOwner owner;
+  };
+  /// MPI matches the messages of two ranks in their order.
+  template <typename Post>
+  [[nodiscard]] Request start_message(Message message, Post&& post) {
+    require_peer(*this, message.peer);
+    const std::lock_guard lock(mpi_mutex());
+    if (message.count == 0) return {};
+    Slot& slot = take_slot({std::move(message.owner)});
+    post(MpiBlock(message.count, message.type, largest_piece_), slot.next());
+    return request_of(slot);
   }
   [[nodiscard]] Request request_of(const Slot& slot) const noexcept {
     return {.slot = static_cast<int>(&slot - slots_.data())};
@@ -247,12 +290,11 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MpiCommunicatorOptions options) {
-  return make_mpi_communicator(std::make_unique<MpiGroup>(options.color), options.largest_piece);
+  return std::make_unique<MpiCommunicator>(std::make_unique<MpiGroup>(), options.largest_piece);
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiGroup> group,
-                                                    std::size_t largest_piece) {
-  return std::make_unique<MpiCommunicator>(std::move(group), largest_piece);
+std::unique_ptr<MpiGroup> mpi_group_of(std::unique_ptr<Communicator> comm) {
+  return dynamic_cast<MpiCommunicator&>(*comm).take_group();
 }
 
 }  // namespace lockstep

@@ -7,19 +7,15 @@
 
 namespace lockstep {
 
-MpiGroup::MpiGroup(std::optional<int> color) : host_(processor_name()) {
+MpiGroup::MpiGroup() : host_(processor_name()) {
   check(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank_), "MPI_Comm_rank");
-  if (color) {
-    check(MPI_Comm_split(MPI_COMM_WORLD, *color, world_rank_, &comm_), "MPI_Comm_split");
-  } else {
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-  }
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
   describe();
 }
 
-MpiGroup::MpiGroup(const MpiGroup& parent, int color)
+MpiGroup::MpiGroup(const MpiGroup& parent, int color, int key)
     : world_rank_(parent.world_rank_), host_(parent.host_) {
-  check(MPI_Comm_split(parent.comm_, color, parent.rank_, &comm_), "MPI_Comm_split");
+  check(MPI_Comm_split(parent.comm_, color, key, &comm_), "MPI_Comm_split");
   describe();
 }
 

@@ -2,7 +2,6 @@
 
 #include <mpi.h>
 
-#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -10,11 +9,10 @@ namespace lockstep {
 /// An MPI communicator of its own over a set of ranks; its errors become exceptions.
 class MpiGroup final {
  public:
-  /// Collective over all ranks of the job. `color`: for MPI_Comm_split, in job rank order; nullopt:
-  /// all ranks.
-  explicit MpiGroup(std::optional<int> color = {});
-  /// Collective over the ranks of `parent`, in whose order the ranks of each color are.
-  MpiGroup(const MpiGroup& parent, int color);
+  /// All ranks of the job; collective over them.
+  MpiGroup();
+  /// As Communicator::split().
+  MpiGroup(const MpiGroup& parent, int color, int key);
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup();

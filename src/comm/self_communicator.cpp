@@ -1,6 +1,7 @@
 #include "lockstep/comm/self_communicator.hpp"
 
 #include "lockstep/comm/element_size.hpp"
+#include "require_peer.hpp"
 
 #include <cassert>
 #include <cstring>
@@ -35,6 +36,17 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     copy(mine, all);
     return {};
+  }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer, int to) override {
+    require_peer(*this, to);
+    return {};
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer, int from) override {
+    require_peer(*this, from);
+    return {};
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int, int) override {
+    return make_self_communicator();
   }
   bool test(Request& request) override {
     request.slot = -1;

@@ -42,7 +42,6 @@ class CpuCompute final : public Compute {
         groups_(host, options.group_size, link_options(options, options.comm)),
         kind_(cpu_choices(options.precision)),
         chosen_before_(options.convolutions) {
-    if (link_.wants_messages()) link_.use_messages();
     collectively(host, [&] {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
     });

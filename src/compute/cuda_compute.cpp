@@ -1,7 +1,7 @@
 #include "cache_file.hpp"
 #include "compute_parts.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/nccl_settings.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
@@ -17,7 +17,7 @@
 
 #include <chrono>
 #include <cstddef>
-#include <numeric>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,25 +25,6 @@
 
 namespace lockstep {
 namespace {
-
-/// The sets of ranks that communicate with this one over device memory.
-struct RankSets {
-  std::vector<std::vector<int>> sets{{}};  ///< the first: all
-  std::size_t group = 0;                   ///< index into `sets`
-  std::size_t replicas = 0;                ///< index into `sets`; 0 if there is only one group
-
-  RankSets(const Communicator& host, int group_size) {
-    const int ranks = host.size();
-    sets[0].resize(static_cast<std::size_t>(ranks));
-    std::iota(sets[0].begin(), sets[0].end(), 0);
-    if (group_size == 0 || group_size == ranks) return;
-    RankGroups groups = rank_groups(host.rank(), ranks, group_size);
-    group = 1;
-    sets.push_back(std::move(groups.group));
-    replicas = 2;
-    sets.push_back(std::move(groups.replicas));
-  }
-};
 
 const gpu::ModuleTable& load_on_all_ranks(Communicator& host) {
   const gpu::ModuleTable* table = nullptr;
@@ -78,7 +59,8 @@ class CudaCompute final : public Compute, private NormExchange {
               Communicator& host)
       : module_(load_on_all_ranks(host)),
         host_(host),
-        ranks_(host, options.group_size),
+        mesh_(data_mesh(host.size(), options.group_size == 0 ? host.size() : options.group_size)),
+        has_groups_(options.group_size != 0 && options.group_size != host.size()),
         groups_(host, options.group_size, link_options(options, CommChoice::mpi)) {
     // The threads of CUDA and NCCL inherit the cores of this one, which may be pinned to one of
     // them.
@@ -111,8 +93,8 @@ class CudaCompute final : public Compute, private NormExchange {
   [[nodiscard]] Communicator& arena_communicator() noexcept override { return *arenas_; }
   [[nodiscard]] Groups group_communicators() noexcept override {
     if (communicators_.empty()) return groups_.get();
-    return {.group = communicators_[ranks_.group].get(),
-            .replicas = ranks_.replicas == 0 ? nullptr : communicators_[ranks_.replicas].get()};
+    if (!has_groups_) return {.group = communicators_[0].get(), .replicas = nullptr};
+    return {.group = communicators_[1].get(), .replicas = communicators_[2].get()};
   }
   [[nodiscard]] Groups host_group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
@@ -202,15 +184,15 @@ class CudaCompute final : public Compute, private NormExchange {
     const bool moves = host_.size() > 1 || is_sharded;
     if (!uses_nccl(options)) {
       if (!moves) return;
-      for (const std::vector<int>& ranks : ranks_.sets) {
-        auto [host, algorithm] =
-            make_host_communicator(ranks.front(), link_options(options, CommChoice::mpi));
-        if (communicators_.empty()) all_reduce_ = std::move(algorithm);
-        communicators_.push_back(module_.make_staged(*device_, std::move(host),
-                                                     {.wait_limit = options.wait_limit,
-                                                      .rank = host_.rank(),
-                                                      .progress = options.progress}));
-      }
+      auto [host, algorithm] =
+          make_host_communicator(host_, link_options(options, CommChoice::mpi));
+      all_reduce_ = std::move(algorithm);
+      communicators_.push_back(module_.make_staged(
+          *device_, std::move(host),
+          {.wait_limit = options.wait_limit, .rank = host_.rank(), .progress = options.progress}));
+      if (!has_groups_) return;
+      communicators_.push_back(mesh_.split(*communicators_[0], {shard_axis}));
+      communicators_.push_back(mesh_.split(*communicators_[0], {replica_axis}));
       return;
     }
     const auto uuids = all_gather_text(host_, module_.identify(*device_).uuid);
@@ -221,19 +203,28 @@ class CudaCompute final : public Compute, private NormExchange {
     }
     require_own_devices(taken);
     rendezvous_ = std::make_unique<Rendezvous>();
-    communicators_ = module_.make_nccl(
-        *device_, *rendezvous_, ranks_.sets,
+    // Not split one by one: they start together, so that all ranks name the one that fails.
+    std::vector<std::vector<int>> sets{mesh_.ranks(host_.rank(), {replica_axis, shard_axis})};
+    if (has_groups_) {
+      sets.push_back(mesh_.ranks(host_.rank(), {shard_axis}));
+      sets.push_back(mesh_.ranks(host_.rank(), {replica_axis}));
+    }
+    auto made = module_.make_nccl(
+        *device_, *rendezvous_, sets,
         {.settings = std::move(settings),
          .start_limit = options.nccl_start_limit.count() > 0 ? options.nccl_start_limit
                                                              : nccl_start_limit(host_.size()),
          .limit_option = "--nccl-start-seconds",
          .wait_limit = options.wait_limit,
          .progress = options.progress});
+    communicators_.assign(std::make_move_iterator(made.begin()),
+                          std::make_move_iterator(made.end()));
   }
 
   const gpu::ModuleTable& module_;
   Communicator& host_;
-  RankSets ranks_;
+  Mesh mesh_;
+  bool has_groups_;  ///< several
   HostGroups groups_;
   std::shared_ptr<gpu::Device> device_;
   std::string convolutions_;
@@ -243,8 +234,9 @@ class CudaCompute final : public Compute, private NormExchange {
   std::unique_ptr<Rendezvous> rendezvous_;
   /// Avoids MPI, which may access device-only memory even if there is nothing to send.
   std::unique_ptr<Communicator> alone_ = make_self_communicator();
-  /// Over device memory, one per set of ranks_; empty if a single rank needs none.
-  std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
+  /// Over device memory: all ranks, and with several groups this rank's group and its replicas;
+  /// empty if a single rank needs none.
+  std::vector<std::unique_ptr<Communicator>> communicators_;
   Communicator* arenas_ = nullptr;  ///< the first of them, watched
   std::unique_ptr<Engine> engine_;
 };

@@ -1,8 +1,7 @@
 #include "host_link.hpp"
 
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/mpi_all_reduce.hpp"
-#include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
@@ -30,10 +29,8 @@ bool uses_thread(CommProgress progress) {
 
 }  // namespace
 
-MessageCommunicatorOptions message_options(std::optional<int> color,
-                                           const HostLinkOptions& options) {
+MessageCommunicatorOptions message_options(const HostLinkOptions& options) {
   MessageCommunicatorOptions messages;
-  messages.color = color;
   messages.two_levels = options.comm != CommChoice::mpi;
   if (options.all_reduce == AllReduce::ring) messages.schedule = BlockSchedule::ring;
   if (options.all_reduce == AllReduce::halving) messages.schedule = BlockSchedule::halving;
@@ -43,28 +40,21 @@ MessageCommunicatorOptions message_options(std::optional<int> color,
   return messages;
 }
 
-HostLink::HostLink(Communicator& mpi, const HostLinkOptions& options)
-    : mpi_(mpi), options_(options) {
-  if (options.comm == CommChoice::mpi || mpi.size() == 1) return;
-  auto [shared, reason] = make_shared_memory_communicator(mpi);
-  if (!shared && options.comm == CommChoice::shared) {
-    fail(ExitStatus::usage,
-         "--comm shared needs memory that all ranks share ({}); run them on one host with enough "
-         "room in /dev/shm, or drop it",
-         reason);
+HostLink::HostLink(Communicator& mpi, const HostLinkOptions& options) : mpi_(mpi) {
+  if (mpi.size() == 1) return;
+  if (options.comm != CommChoice::mpi) {
+    auto [shared, reason] = make_shared_memory_communicator(mpi);
+    if (!shared && options.comm == CommChoice::shared) {
+      fail(ExitStatus::usage,
+           "--comm shared needs memory that all ranks share ({}); run them on one host with enough "
+           "room in /dev/shm, or drop it",
+           reason);
+    }
+    if (!shared) not_shared_ = reason;
+    shared_ = std::move(shared);
   }
-  if (!shared) not_shared_ = reason;
-  shared_ = std::move(shared);
-}
-
-bool HostLink::wants_messages() const noexcept {
-  return !shared_ && mpi_.size() > 1 && options_.all_reduce != AllReduce::mpi;
-}
-
-void HostLink::use_messages(std::optional<int> color) {
-  MessageCommunicatorResult made =
-      make_message_communicator(mpi_, message_options(color, options_));
-  if (!wants_messages()) return;  // the others do
+  if (shared_ || options.all_reduce == AllReduce::mpi) return;
+  MessageCommunicatorResult made = make_message_communicator(mpi, message_options(options));
   messages_ = std::move(made.communicator);
   algorithm_ = std::move(made.algorithm);
   if (!made.one_level_reason.empty()) not_shared_ += "; " + made.one_level_reason;
@@ -85,31 +75,28 @@ std::string HostLink::all_reduce() const {
   return shared_ ? "shared memory" : messages_ ? algorithm_ : mpi_all_reduce();
 }
 
-HostCommunicator make_host_communicator(int color, const HostLinkOptions& options) {
-  std::unique_ptr<Communicator> mpi = make_mpi_communicator({.color = color});
+HostCommunicator make_host_communicator(Communicator& host, const HostLinkOptions& options) {
+  std::unique_ptr<Communicator> mpi = host.split(0, host.rank());
   if (mpi->size() == 1) return {.communicator = std::move(mpi), .algorithm = ""};
   if (options.all_reduce == AllReduce::mpi) {
     set_mpi_all_reduce();
     return {.communicator = std::move(mpi), .algorithm = mpi_all_reduce()};
   }
   MessageCommunicatorResult made = make_message_communicator(
-      std::shared_ptr<Communicator>(std::move(mpi)), message_options(color, options));
+      std::shared_ptr<Communicator>(std::move(mpi)), message_options(options));
   return {.communicator = std::move(made.communicator), .algorithm = std::move(made.algorithm)};
 }
 
 HostGroups::HostGroups(Communicator& host, int group_size, const HostLinkOptions& options) {
   if (group_size == 0) return;
-  const RankGroups groups = rank_groups(host.rank(), host.size(), group_size);
-  // Memory may be shared in some groups only, but all ranks of the job make messages together.
+  const Mesh mesh = data_mesh(host.size(), group_size);
   const auto make = [&](std::unique_ptr<Communicator>& ranks, std::optional<HostLink>& link,
-                        int color) {
-    ranks = make_mpi_communicator({.color = color});
+                        std::string_view axis) {
+    ranks = mesh.split(host, {axis});
     collectively(host, [&] { link.emplace(*ranks, options); });
-    const std::int32_t wants = link->wants_messages() ? 1 : 0;
-    if (host.all_reduce_value(wants, ReduceOp::max) != 0) link->use_messages(color);
   };
-  make(group_, group_link_, groups.group.front());
-  if (group_size < host.size()) make(replicas_, replicas_link_, groups.replicas.front());
+  make(group_, group_link_, shard_axis);
+  if (group_size < host.size()) make(replicas_, replicas_link_, replica_axis);
 }
 
 std::string HostGroups::way() const {

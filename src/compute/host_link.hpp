@@ -22,8 +22,7 @@ struct HostLinkOptions {
 };
 
 /// Error(usage) if a thread was asked for and MPI does not allow it.
-[[nodiscard]] MessageCommunicatorOptions message_options(std::optional<int> color,
-                                                         const HostLinkOptions& options);
+[[nodiscard]] MessageCommunicatorOptions message_options(const HostLinkOptions& options);
 
 /// Communicates arenas in host memory between the ranks of a communicator: through shared memory if
 /// available, else by messages on a schedule of our own or by MPI's collectives.
@@ -32,13 +31,9 @@ class HostLink final {
   /// Collective over `mpi`, which must outlive it. Error(usage) on all its ranks if shared memory
   /// is asked for and not available.
   HostLink(Communicator& mpi, const HostLinkOptions& options);
-  /// Collective over all ranks of the job, after the construction; `color`: that of `mpi`.
-  void use_messages(std::optional<int> color = {});
 
   [[nodiscard]] Communicator& get() noexcept;
   [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
-  /// Whether use_messages() is needed.
-  [[nodiscard]] bool wants_messages() const noexcept;
   /// How sums work if `--comm` left it open: in memory of `whose`, or between hosts and why. Else
   /// empty.
   [[nodiscard]] std::string way(std::string_view whose) const;
@@ -47,7 +42,6 @@ class HostLink final {
 
  private:
   Communicator& mpi_;
-  HostLinkOptions options_;
   std::string not_shared_;  ///< why ranks cannot share memory
   std::unique_ptr<Communicator> shared_;
   std::unique_ptr<Communicator> messages_;
@@ -58,9 +52,10 @@ struct HostCommunicator {
   std::unique_ptr<Communicator> communicator;
   std::string algorithm;  ///< as Compute::all_reduce()
 };
-/// A communicator over host memory that sums by messages or MPI. Collective over all ranks of the
-/// job; `color`: the lowest of the ranks that it connects.
-[[nodiscard]] HostCommunicator make_host_communicator(int color, const HostLinkOptions& options);
+/// A communicator over host memory and all ranks of `host` that sums by messages or MPI. Collective
+/// over them.
+[[nodiscard]] HostCommunicator make_host_communicator(Communicator& host,
+                                                      const HostLinkOptions& options);
 
 /// Group communicators over host memory, for --shard hybrid.
 class HostGroups final {

@@ -1,6 +1,6 @@
 #include "lockstep/health/replica_check.hpp"
 
-#include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/name_list.hpp"
 #include "lockstep/health/host_list.hpp"
@@ -122,8 +122,9 @@ std::optional<Error> ReplicaCheck::run(std::int64_t step) {
   std::iota(ranks.begin(), ranks.end(), 0);
   if (auto error = compare(ranks, sums, Scope::all, step)) return error;
   for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank + 1];
+  const Mesh mesh = data_mesh(comm_.size(), shard_.ranks);
   for (int place = 0; shard_.ranks < comm_.size() && place < shard_.ranks; ++place) {
-    const std::vector<int> replicas = rank_groups(place, comm_.size(), shard_.ranks).replicas;
+    const std::vector<int> replicas = mesh.ranks(place, {replica_axis});
     if (auto error = compare(replicas, sums, Scope::shard, step)) return error;
   }
   last_equal_step_ = step;

@@ -1,7 +1,7 @@
 #include "lockstep/health/run_watch.hpp"
 
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/print.hpp"
@@ -75,9 +75,8 @@ Communicator& RunWatch::watched(Communicator& inner, const char* name, Callers c
 
 void RunWatch::compare_in_groups(int group_size) {
   if (!comparison_ || group_size == comm_->size()) return;
-  RankGroups groups = rank_groups(comm_->rank(), comm_->size(), group_size);
-  auto group = make_mpi_communicator({.color = groups.group.front()});
-  comparison_->compare_in_groups(std::move(group), std::move(groups.group));
+  comparison_->compare_in_groups(
+      data_mesh(comm_->size(), group_size).ranks(comm_->rank(), {shard_axis}));
 }
 
 void RunWatch::name_devices(const std::string& mine) {

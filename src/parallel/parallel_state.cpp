@@ -29,29 +29,18 @@ UnitOptions unit_options(const Config& config, const Graph& graph, int ranks) {
 }
 
 std::unique_ptr<ParallelState> make_parallel_state(const Config& config, Engine& engine,
-                                                   Communicator& host, Communicator& comm,
-                                                   std::size_t tail_size,
-                                                   const HybridComms& hybrid) {
+                                                   const ShardComms& comms, std::size_t tail_size) {
   if (config.shard == ShardMode::none) {
-    return make_replicated_state(engine, host, comm,
+    return make_replicated_state(engine, comms.group_host, comms.all,
                                  {.tail_size = tail_size,
                                   .bucket_bytes = bucket_bytes(config),
                                   .reduce_dtype = reduce_dtype(config)});
   }
-  const ShardingOptions options{.tail_size = tail_size,
-                                .accumulates = config.accumulate > 1,
-                                .reduce_dtype = reduce_dtype(config),
-                                .parameters = parameter_type(config)};
-  if (config.shard != ShardMode::hybrid) {
-    return make_sharded_state(engine, {.all = comm, .group_host = host, .group = comm}, options);
-  }
-  return make_sharded_state(engine,
-                            {.all = comm,
-                             .group_host = *hybrid.group_host,
-                             .group = *hybrid.group,
-                             .replicas_host = hybrid.replicas_host,
-                             .replicas = hybrid.replicas},
-                            options);
+  return make_sharded_state(engine, comms,
+                            {.tail_size = tail_size,
+                             .accumulates = config.accumulate > 1,
+                             .reduce_dtype = reduce_dtype(config),
+                             .parameters = parameter_type(config)});
 }
 
 }  // namespace lockstep

@@ -1,7 +1,5 @@
 #include "lockstep/runtime/thread_binding.hpp"
 
-#include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/address_space.hpp"
 #include "lockstep/runtime/signals.hpp"
 
@@ -180,8 +178,7 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
                         .requested = requested,
                         .node_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
   // Only between ranks of a node: a mask of a large node is as long as a configuration.
-  const auto node =
-      comm.size() > 1 ? make_mpi_communicator({.color = grid.node}) : make_self_communicator();
+  const auto node = comm.split(grid.node, comm.rank());
   for (const std::string& text :
        all_gather_text(*node, fmt::format("{}", fmt::join(affinity_mask(), " ")))) {
     request.masks.push_back(parse_cores(text));

@@ -4,6 +4,7 @@
 #include "lockstep/health/run_watch.hpp"
 #include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
+#include "shard_comms.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -49,25 +50,6 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
   return result;
 }
 
-/// The communicators of --shard hybrid, watched unless `watch` is null; empty for other modes.
-HybridComms hybrid_groups(Compute& compute, RunWatch* watch) {
-  using Callers = RunWatch::Callers;
-  const auto watched = [&](Communicator* comm, const char* name, Callers callers = Callers::all) {
-    return comm == nullptr || watch == nullptr ? comm : &watch->watched(*comm, name, callers);
-  };
-  const Compute::Groups host = compute.host_group_communicators();
-  if (host.group != nullptr && watch != nullptr) watch->compare_in_groups(host.group->size());
-  const Compute::Groups device = compute.group_communicators();
-  // Saves gather only in the first group.
-  HybridComms comms{.group_host = watched(host.group, "the group's", Callers::group),
-                    .replicas_host = watched(host.replicas, "the replicas'")};
-  const bool is_host = device.group == host.group;
-  comms.group = is_host ? comms.group_host : watched(device.group, "the group's devices'");
-  comms.replicas =
-      is_host ? comms.replicas_host : watched(device.replicas, "the replicas' devices'");
-  return comms;
-}
-
 }  // namespace
 
 TrainingSession::TrainingSession(const Graph& graph, const Config& config, const ProcessGrid& grid,
@@ -84,8 +66,8 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
   if (options.watch == nullptr && options.trace != nullptr && !engine().memory().queues()) {
     arenas = &traced_.emplace(*arenas, *options.trace);
   }
-  const HybridComms groups = hybrid_groups(*compute_, options.watch);
-  parallel_ = make_parallel_state(config, engine(), comm, *arenas, tail_size, groups);
+  parallel_ = make_parallel_state(config, engine(),
+                                  shard_comms(*compute_, options.watch, comm, *arenas), tail_size);
   optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_shards());
   if (config.sync_every > 0) {
     replicas_.emplace(

@@ -3,8 +3,8 @@
 #include "comm/communicator_suite.hpp"
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/checked_communicator.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <optional>
@@ -134,30 +134,31 @@ BOOST_AUTO_TEST_CASE(a_different_size_type_operation_or_root_is_named) {
 BOOST_AUTO_TEST_CASE(groups_are_compared_separately_and_a_differing_rank_is_named_at_once) {
   Checked checked;
   const int group_size = checked.comm.size() % 2 == 0 ? 2 : 1;
-  const RankGroups groups = rank_groups(checked.comm.rank(), checked.comm.size(), group_size);
-  const auto inner = make_mpi_communicator({.color = groups.group.front()});
+  const Mesh mesh = data_mesh(checked.comm.size(), group_size);
+  const std::vector<int> ranks = mesh.ranks(checked.comm.rank(), {shard_axis});
+  const auto world = make_mpi_communicator();
+  const auto inner = mesh.split(*world, {shard_axis});
   CheckedCommunicator group(*inner, checked.comparison, "the group's",
                             CollectiveComparison::Callers::group);
   checked.comm.barrier();
-  checked.comparison.compare_in_groups(make_mpi_communicator({.color = groups.group.front()}),
-                                       groups.group);
+  checked.comparison.compare_in_groups(ranks);
 
   std::vector<float> values(8);
   BOOST_TEST(refusal([&] {
-               if (groups.group.front() == 0) group.broadcast(std::span(values));
+               if (ranks.front() == 0) group.broadcast(std::span(values));
                checked.comm.barrier();
              }).empty());
 
   // The other ranks of its group detect it, although it continues with a collective of all ranks.
-  if (groups.group.back() != checked.comm.size() - 1 || group_size == 1) return;
+  if (ranks.back() != checked.comm.size() - 1 || group_size == 1) return;
   const std::string text = refusal([&] {
     if (!checked.is_last()) group.broadcast(std::span(values));
     checked.comm.barrier();
   });
-  const std::string number = groups.group.front() == 0 ? "4" : "3";
+  const std::string number = ranks.front() == 0 ? "4" : "3";
   BOOST_TEST(text.find(checked.last_name() + " (node7) calls barrier as collective " + number +
                        " in step 3, of the host's communicator, but rank " +
-                       std::to_string(groups.group.front()) + " (node7) broadcast of 8 f32") == 0U,
+                       std::to_string(ranks.front()) + " (node7) broadcast of 8 f32") == 0U,
              text);
   BOOST_TEST(text.find("1 of 2 ranks differ") != std::string::npos, text);
 }

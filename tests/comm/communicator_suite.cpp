@@ -1,5 +1,6 @@
 #include "comm/communicator_suite.hpp"
 
+#include "comm/suite_values.hpp"
 #include "lockstep/comm/collective.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -8,47 +9,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 
 namespace lockstep::test {
 namespace {
 
 constexpr std::array operators{ReduceOp::sum, ReduceOp::min, ReduceOp::max};
-
-/// Small integers, so that sums are exact in every type (u8 and bf16: at most 8 ranks * 30). Open
-/// MPI adds u8 with saturation.
-template <typename T>
-T value_of(int rank, std::size_t i) {
-  const std::size_t value = (i * 31 + static_cast<std::size_t>(rank) * 17 + i / 7) % 31;
-  if constexpr (std::is_class_v<T>) {
-    return T(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-template <typename T>
-std::vector<T> values_of(int rank, std::size_t count, std::size_t begin = 0) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = value_of<T>(rank, begin + i);
-  return values;
-}
-
-template <typename T>
-std::vector<T> reduced(int ranks, std::size_t count, ReduceOp op, std::size_t begin = 0) {
-  std::vector<T> result = values_of<T>(0, count, begin);
-  for (int rank = 1; rank < ranks; ++rank) {
-    for (std::size_t i = 0; i < count; ++i) {
-      using Wide = std::conditional_t<std::is_class_v<T>, float, T>;
-      const Wide other{value_of<T>(rank, begin + i)};
-      const Wide mine{result[i]};
-      if (op == ReduceOp::sum) result[i] = T(static_cast<Wide>(mine + other));
-      if (op == ReduceOp::min) result[i] = T(std::min(mine, other));
-      if (op == ReduceOp::max) result[i] = T(std::max(mine, other));
-    }
-  }
-  return result;
-}
 
 /// The values of all ranks, in rank order.
 template <typename T>
@@ -194,6 +159,8 @@ void check_communicator(Communicator& comm, const std::vector<std::size_t>& coun
   check_type<Bfloat16>(comm, counts);
   check_type<Float16>(comm, counts);
   check_ownership(comm, counts.back());
+  check_messages(comm, counts);
+  check_splits(comm);
 }
 
 void check_many_requests(Communicator& comm) {

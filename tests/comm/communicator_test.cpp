@@ -230,6 +230,23 @@ BOOST_AUTO_TEST_CASE(the_error_of_a_failed_call_names_call_reason_rank_and_host)
   BOOST_TEST(comm->all_reduce_value<std::int64_t>(1) == comm->size());
 }
 
+BOOST_AUTO_TEST_CASE(a_message_is_received_after_a_collective_that_it_was_sent_before) {
+  const auto comm = make_mpi_communicator();
+  const bool sends = comm->rank() == 0 && comm->size() > 1;
+  const bool receives = comm->rank() == 1;
+  std::vector<float> message(1 << 18, sends ? 3.0F : 0.0F);
+  Request sent;
+  if (sends) sent = comm->start_send(std::span<const float>(message), 1);
+
+  std::vector<double> sums(1000, 1.0);
+  comm->all_reduce(std::span(sums));
+  if (receives) comm->receive(std::span(message), 0);
+  comm->wait(sent);
+
+  BOOST_TEST(sums[999] == comm->size());
+  if (receives) BOOST_TEST((message == std::vector<float>(1 << 18, 3.0F)));
+}
+
 BOOST_AUTO_TEST_CASE(messages_of_two_communicators_do_not_mix) {
   const auto one = make_mpi_communicator();
   const auto other = make_mpi_communicator();

@@ -21,6 +21,14 @@ namespace {
 
 constexpr std::array communicators{0, 1, 2};
 
+/// Starts a message to another rank, and one from it.
+Request start_messages(Rig& rig) {
+  Unit& unit = rig.units.front();
+  const int other = rig.rank() ^ 1;
+  static_cast<void>(rig.all().start_send_buffer(Rig::there_const(unit.gradients), other));
+  return rig.all().start_receive_buffer(Rig::there(unit.weights), other);
+}
+
 bool says(const std::optional<Error>& error, const std::string& text) {
   const bool found = error && error->status() == ExitStatus::internal &&
                      std::string(error->what()).find(text) != std::string::npos;
@@ -73,10 +81,10 @@ BOOST_AUTO_TEST_CASE(a_hanging_start_of_any_communicator_names_its_ranks) {
     Rig rig(usual_size(), 1s);
     rig.nccl.faults.where = where;
     rig.nccl.faults.init_hangs = rig.is_last();
-    const RankGroups last = rank_groups(rig.last(), rig.rendezvous.size(), usual_size());
-    const std::vector<int>& stuck = where == 0   ? rig.sets[0]
-                                    : where == 1 ? last.group
-                                                 : last.replicas;
+    const Mesh mesh = data_mesh(rig.rendezvous.size(), usual_size());
+    const std::vector<int> stuck = where == 0   ? rig.sets[0]
+                                   : where == 1 ? mesh.ranks(rig.last(), {shard_axis})
+                                                : mesh.ranks(rig.last(), {replica_axis});
 
     const auto error = rig.error_of([&] { rig.make(); });
 
@@ -142,6 +150,59 @@ BOOST_AUTO_TEST_CASE(a_hanging_device_is_named_by_its_rank_of_the_job_in_all_gro
 
     says(error, "the compute stream did not end on " + rig.rendezvous.name(rig.rank()));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_lost_during_a_message_aborts_all_communicators) {
+  Rig rig(usual_size(), 20s);
+  rig.make();
+  Request request = start_messages(rig);
+  rig.all().wait(request);
+  rig.nccl.faults.error_after = 0;
+
+  const auto error = rig.error_of([&] { rig.all().synchronize(); });
+
+  says(error, "a collective of NCCL failed on " + rig.rendezvous.name(rig.rank()));
+  says(error, "another rank was lost: look into its log");
+  BOOST_TEST(rig.nccl.counts().aborted == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_message_that_one_rank_never_runs_times_out) {
+  Rig rig(usual_size(), 1s);
+  rig.make();
+  rig.nccl.faults.hanging = 0;
+
+  Request request = start_messages(rig);
+  rig.all().wait(request);
+  const auto error = rig.error_of([&] { rig.all().synchronize(); });
+  const auto again = rig.error_of([&] { static_cast<void>(start_messages(rig)); });
+
+  says(error, "the collectives did not end on " + rig.rendezvous.name(rig.rank()) + " within 1 s");
+  says(again, "it was aborted after an earlier error");
+  BOOST_TEST(rig.nccl.counts().aborted == 3);
+}
+
+BOOST_AUTO_TEST_CASE(messages_that_never_settle_time_out) {
+  Rig rig(usual_size(), 1s);
+  rig.make();
+  rig.nccl.faults.settle_polls = 1 << 30;
+
+  Request request = start_messages(rig);
+  const auto error = rig.error_of([&] { rig.all().wait(request); });
+
+  says(error, "a group of ncclSend and ncclRecv was not made on " +
+                  rig.rendezvous.name(rig.rank()) + " within 1 s");
+  BOOST_TEST(rig.nccl.counts().aborted == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_split_aborts_and_is_named) {
+  Rig rig(usual_size(), 1s);
+  rig.make();
+  rig.nccl.faults.init_fails = true;
+
+  const auto error = rig.error_of([&] { static_cast<void>(rig.group().split(0, 0)); });
+
+  says(error, "ncclCommSplit failed on " + rig.rendezvous.name(rig.rank()));
+  BOOST_TEST(rig.nccl.counts().aborted == 3);
 }
 
 BOOST_AUTO_TEST_CASE(an_unrelated_exception_aborts_all_communicators) {

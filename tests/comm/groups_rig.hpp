@@ -2,9 +2,9 @@
 
 #include "comm/nccl_stand_in.hpp"
 #include "comm/test_seeds.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/staged_communicator.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -16,7 +16,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,10 +25,10 @@
 namespace lockstep::test {
 
 inline std::vector<std::vector<int>> sets_of(const Rendezvous& rendezvous, int group_size) {
-  std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
-  std::iota(all.begin(), all.end(), 0);
-  RankGroups groups = rank_groups(rendezvous.rank(), rendezvous.size(), group_size);
-  return {std::move(all), std::move(groups.group), std::move(groups.replicas)};
+  const Mesh mesh = data_mesh(rendezvous.size(), group_size);
+  const int rank = rendezvous.rank();
+  return {mesh.ranks(rank, {replica_axis, shard_axis}), mesh.ranks(rank, {shard_axis}),
+          mesh.ranks(rank, {replica_axis})};
 }
 
 /// The possible sizes of shard groups in a job of this many ranks.
@@ -76,9 +75,10 @@ struct GroupsRig {
   }
   /// Uses communicators that stage through host memory instead.
   void make_staged() {
+    const auto mpi = make_mpi_communicator();
     for (const auto& ranks : sets) {
       comms.push_back(
-          make_staged_communicator(nccl, make_mpi_communicator({.color = ranks.front()}), compute,
+          make_staged_communicator(nccl, mpi->split(ranks.front(), 0), compute,
                                    {.wait_limit = limit, .rank = rank(), .progress = &progress}));
     }
   }

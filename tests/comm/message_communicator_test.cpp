@@ -225,10 +225,8 @@ BOOST_AUTO_TEST_CASE(groups_of_ranks_have_communicators_of_their_own) {
   if (ranks_of_job() % 2 != 0) return;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const auto mpi = make_mpi_communicator({.color = rank % 2});
-  MessageCommunicatorOptions options;
-  options.color = rank % 2;
-  const auto made = make_message_communicator(*mpi, options);
+  const auto mpi = make_mpi_communicator()->split(rank % 2, 0);
+  const auto made = make_message_communicator(*mpi);
   std::vector<float> values(10000, static_cast<float>(rank));
   made.communicator->all_reduce(std::span(values));
   float expected = 0;

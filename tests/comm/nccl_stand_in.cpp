@@ -70,7 +70,12 @@ NcclResult NcclStandIn::comm_split(NcclComm parent, int color, int key, NcclComm
                                    const NcclConfig& config) {
   auto* const found = find(parent);
   if (found == nullptr || color < 0) return NcclResult::invalid_argument;
-  if (started_ == communicators_.size() || config.blocking) return NcclResult::invalid_usage;
+  if (config.blocking || found->require_ready() != NcclResult::success) {
+    return NcclResult::invalid_usage;
+  }
+  if (started_ == communicators_.size()) {
+    communicators_.emplace_back(*found, static_cast<int>(started_), color, key);
+  }
   ++counts_.split;
   return found->split(communicators_[started_++], color, key, made);
 }

@@ -54,6 +54,18 @@ class OnDevice final : public DeviceCommunicator {
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     return inner_.start_all_gather_buffer(there(mine), there(all));
   }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    return inner_.start_send_buffer(there(buffer), to);
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    return inner_.start_receive_buffer(there(buffer), from);
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    auto part = inner_.split(color, key);
+    return std::make_unique<OnDevice>(
+        std::unique_ptr<DeviceCommunicator>(&dynamic_cast<DeviceCommunicator&>(*part.release())),
+        wait_);
+  }
   bool test(Request& request) override { return inner_.test(request); }
   void wait(Request& request) override {
     inner_.wait(request);

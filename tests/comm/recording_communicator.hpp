@@ -60,6 +60,18 @@ class RecordingCommunicator final : public Communicator {
     note(10, mine.count);
     return inner_->start_all_gather_buffer(mine, all);
   }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    note(11, buffer.count);
+    return inner_->start_send_buffer(buffer, to);
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    note(12, buffer.count);
+    return inner_->start_receive_buffer(buffer, from);
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    note(13, 0);
+    return inner_->split(color, key);
+  }
   bool test(Request& request) override { return inner_->test(request); }
   void wait(Request& request) override { inner_->wait(request); }
 

@@ -11,10 +11,21 @@
 namespace lockstep::test {
 
 StandInCommunicator::StandInCommunicator(Shared& shared, int number, int color)
-    : shared_(shared), number_(number), mpi_(make_mpi_communicator({.color = color})) {
+    : shared_(shared), number_(number), mpi_(make_mpi_communicator()->split(color, 0)) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_split(MPI_COMM_WORLD, color, rank, &peers_);
+  make_collectives();
+}
+
+StandInCommunicator::StandInCommunicator(StandInCommunicator& parent, int number, int color,
+                                         int key)
+    : shared_(parent.shared_), number_(number), mpi_(parent.mpi_->split(color, key)) {
+  MPI_Comm_split(parent.peers_, color, key, &peers_);
+  make_collectives();
+}
+
+void StandInCommunicator::make_collectives() {
   // So that a step allocates nothing, however many are in flight.
   for (int i = 0; i < 8; ++i) {
     collectives_.emplace_back(*mpi_, peers_, shared_.device, shared_.counts.collectives);

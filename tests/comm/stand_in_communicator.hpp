@@ -67,6 +67,8 @@ class StandInCommunicator final {
   };
   /// `number`: position among the device's communicators. Ranks with the same color form one.
   StandInCommunicator(Shared& shared, int number, int color);
+  /// Collective over `parent` only, which blocks: for splits after which nothing is missing.
+  StandInCommunicator(StandInCommunicator& parent, int number, int color, int key);
   StandInCommunicator(const StandInCommunicator&) = delete;
   StandInCommunicator& operator=(const StandInCommunicator&) = delete;
   /// Sends the messages that a fault held back, so that MPI has none left. No rank may still wait
@@ -97,6 +99,7 @@ class StandInCommunicator final {
  private:
   using State = StandInPhase;
 
+  void make_collectives();
   [[nodiscard]] bool is_told(bool fault) const noexcept {
     return fault && (shared_.faults.where < 0 || shared_.faults.where == number_);
   }

@@ -1,13 +1,14 @@
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/cuda_api.hpp"
-#include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/element_size.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <utility>
 
 namespace lockstep::test {
@@ -15,8 +16,10 @@ namespace lockstep::test {
 /// A device's communicator for host memory: copies each buffer to the device, and the result back.
 class UploadingCommunicator final : public Communicator {
  public:
-  UploadingCommunicator(CudaApi& cuda, DeviceCommunicator& inner, CudaStream compute)
+  UploadingCommunicator(CudaApi& cuda, Communicator& inner, CudaStream compute)
       : cuda_(cuda), inner_(inner), compute_(compute) {}
+  UploadingCommunicator(CudaApi& cuda, std::unique_ptr<Communicator> inner, CudaStream compute)
+      : cuda_(cuda), owned_(std::move(inner)), inner_(*owned_), compute_(compute) {}
 
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] int size() const noexcept override { return inner_.size(); }
@@ -73,6 +76,17 @@ class UploadingCommunicator final : public Communicator {
     const Copy from = upload(mine);
     const Copy to = upload(all);
     return started(inner_.start_all_gather_buffer(constant(from), to.there), from, to);
+  }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    const Copy from = upload(buffer);
+    return started(inner_.start_send_buffer(constant(from), to), from, {});
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    const Copy to = upload(buffer);
+    return started(inner_.start_receive_buffer(to.there, from), {}, to);
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<UploadingCommunicator>(cuda_, inner_.split(color, key), compute_);
   }
   bool test(Request& request) override {
     const int slot = request.slot;
@@ -139,7 +153,8 @@ class UploadingCommunicator final : public Communicator {
   static void require(CudaResult result) { BOOST_TEST_REQUIRE((result == CudaResult::success)); }
 
   CudaApi& cuda_;
-  DeviceCommunicator& inner_;
+  std::unique_ptr<Communicator> owned_;  ///< may be null
+  Communicator& inner_;
   CudaStream compute_;
   std::map<int, std::pair<Copy, Copy>> in_flight_;  ///< by slot of a request
 };

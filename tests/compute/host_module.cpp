@@ -135,6 +135,17 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
     auto access = finish();
     return started(host_->start_all_gather_buffer(mine, all), std::move(access));
   }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    auto access = finish();
+    return started(host_->start_send_buffer(buffer, to), std::move(access));
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    auto access = finish();
+    return started(host_->start_receive_buffer(buffer, from), std::move(access));
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<HostDeviceCommunicator>(device_, host_->split(color, key));
+  }
   bool test(Request& request) override {
     const int slot = request.slot;
     const bool done = host_->test(request);
@@ -185,7 +196,7 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rende
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   for (const std::vector<int>& ranks : sets) {
     communicators.push_back(std::make_unique<HostDeviceCommunicator>(
-        device, make_mpi_communicator({.color = ranks.front()})));
+        device, make_mpi_communicator()->split(ranks.front(), 0)));
   }
   return communicators;
 }

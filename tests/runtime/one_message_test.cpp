@@ -89,6 +89,9 @@ class SharedCommunicator final : public Communicator {
     std::abort();
   }
   Request start_all_gather_buffer(ConstBuffer, MutableBuffer) override { std::abort(); }
+  Request start_send_buffer(ConstBuffer, int) override { std::abort(); }
+  Request start_receive_buffer(MutableBuffer, int) override { std::abort(); }
+  std::unique_ptr<Communicator> split(int, int) override { std::abort(); }
   bool test(Request&) override { std::abort(); }
   void wait(Request&) override { std::abort(); }
 

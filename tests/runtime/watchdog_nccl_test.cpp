@@ -2,9 +2,9 @@
 
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
 
@@ -42,8 +42,9 @@ void check_late_rank(int group_size) {
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::vector<int>> sets{all};
   if (group_size > 0) {
-    const RankGroups groups = rank_groups(rendezvous.rank(), ranks, group_size);
-    sets = {all, groups.group, groups.replicas};
+    const Mesh mesh = data_mesh(ranks, group_size);
+    sets = {all, mesh.ranks(rendezvous.rank(), {shard_axis}),
+            mesh.ranks(rendezvous.rank(), {replica_axis})};
   }
   std::vector<float> values(100, 1.0F);
   const MutableBuffer buffer{device_address(values.data()), 100, ElementType::f32};

@@ -21,8 +21,8 @@ Communicator* world = nullptr;
 /// steps of programs.
 struct SlowRank {
   SlowRank(ShardMode mode, double delay)
-      : pair(make_mpi_communicator({.color = world->rank() / 2})),
-        replicas(make_mpi_communicator({.color = world->rank() % 2})),
+      : pair(world->split(world->rank() / 2, 0)),
+        replicas(world->split(world->rank() % 2, 0)),
         all(*world, clock, delay),
         in_pair(*pair, clock, delay),
         to_others(*replicas, clock, delay),

@@ -2,9 +2,9 @@
 
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "nccl_host_queues.hpp"
@@ -12,7 +12,6 @@
 
 #include <deque>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -29,10 +28,11 @@ Communicator* world = nullptr;
 /// The NCCL communicators of one rank: over all ranks, its shard group and its replicas.
 struct Links {
   explicit Links(int group_size, OnDevice::Wait wait = OnDevice::Wait::synchronized) {
-    std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
-    std::iota(all.begin(), all.end(), 0);
-    const RankGroups groups = rank_groups(rendezvous.rank(), rendezvous.size(), group_size);
-    const std::vector<std::vector<int>> sets{all, groups.group, groups.replicas};
+    const Mesh mesh = data_mesh(rendezvous.size(), group_size);
+    const int rank = rendezvous.rank();
+    const std::vector<std::vector<int>> sets{mesh.ranks(rank, {replica_axis, shard_axis}),
+                                             mesh.ranks(rank, {shard_axis}),
+                                             mesh.ranks(rank, {replica_axis})};
     nccl = std::make_unique<NcclStandIn>(sets);
     BOOST_TEST_REQUIRE((nccl->stream_create(&compute) == CudaResult::success));
     // Devices have different speeds; each one runs one collective at a time.

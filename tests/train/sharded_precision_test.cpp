@@ -212,8 +212,8 @@ BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_the_predicted_bytes) {
   for (const int group : {1, 2, 3, 4}) {
     if (world->size() % group != 0) continue;
     const int groups = world->size() / group;
-    const auto within = make_mpi_communicator({.color = world->rank() / group});
-    const auto across = make_mpi_communicator({.color = world->rank() % group});
+    const auto within = world->split(world->rank() / group, 0);
+    const auto across = world->split(world->rank() % group, 0);
     for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
       Config config;
       config.shard = ShardMode::hybrid;

@@ -7,7 +7,7 @@
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
-#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/mesh.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
@@ -136,25 +136,12 @@ class TrainRig final {
                                       .classes = 10,
                                       .seed = 5})),
         lr_(options.lr) {
-    HybridComms hybrid;
-    if (options.shard == ShardMode::hybrid) {
-      group_ = make_mpi_communicator({.color = comm.rank() / shard_group()});
-      replicas_ = make_mpi_communicator({.color = comm.rank() % shard_group()});
-      hybrid = {.group_host = group_.get(),
-                .group = group_.get(),
-                .replicas_host = replicas_.get(),
-                .replicas = replicas_.get()};
-    }
     if (device_) behind_device_.emplace(comm, *device_);
     Communicator* arena_comm = behind_device_ ? &*behind_device_ : &comm;
-    if (!options.device_comms.empty()) {
-      arena_comm = options.device_comms[0];
-      hybrid.group = options.device_comms[1];
-      hybrid.replicas = options.device_comms[2];
-    }
+    if (!options.device_comms.empty()) arena_comm = options.device_comms[0];
     norms_.comm = arena_comm;
-    state_ = make_parallel_state(config_, *engine_, comm, *arena_comm, TailBucket(graph_).size(),
-                                 hybrid);
+    state_ = make_parallel_state(config_, *engine_, shard_comms(options, *arena_comm),
+                                 TailBucket(graph_).size());
     optimizer_ = device_ ? gpu::make_device_optimizer(device_, config_, state_->layout(),
                                                       state_->sum_over_shards())
                          : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
@@ -230,6 +217,20 @@ class TrainRig final {
   [[nodiscard]] int shard_group() const {
     return config_.shard == ShardMode::hybrid ? static_cast<int>(config_.shard_group)
                                               : comm_.size();
+  }
+  [[nodiscard]] ShardComms shard_comms(const Options& options, Communicator& arenas) {
+    if (options.shard != ShardMode::hybrid) {
+      return {.all = arenas, .group_host = comm_, .group = arenas};
+    }
+    const Mesh mesh = data_mesh(comm_.size(), shard_group());
+    group_ = mesh.split(comm_, {shard_axis});
+    replicas_ = mesh.split(comm_, {replica_axis});
+    const auto& devices = options.device_comms;
+    return {.all = arenas,
+            .group_host = *group_,
+            .group = devices.empty() ? *group_ : *devices[1],
+            .replicas_host = replicas_.get(),
+            .replicas = devices.empty() ? replicas_.get() : devices[2]};
   }
   static Config config_of(const Options& options) {
     Config config;

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// Kind of communicator call, for the watchdog, traces and CollectiveComparison.
+/// Kind of communicator call: a collective or a message. For the watchdog, traces and
+/// CollectiveComparison.
 enum class CollectiveKind : std::uint8_t {
   none,
   barrier,
@@ -18,7 +19,10 @@ enum class CollectiveKind : std::uint8_t {
   started_all_reduce,  ///< nonblocking, as are the next two
   started_reduce_scatter,
   started_all_gather,
-  synchronize  ///< waits for a device and its collectives
+  synchronize,  ///< waits for a device and its collectives
+  split,
+  send,  ///< a message, as is the next one
+  receive
 };
 
 /// Whether the collective is nonblocking and returns a request.
@@ -26,6 +30,11 @@ enum class CollectiveKind : std::uint8_t {
   return kind == CollectiveKind::started_all_reduce ||
          kind == CollectiveKind::started_reduce_scatter ||
          kind == CollectiveKind::started_all_gather;
+}
+
+/// Whether it is a call of two ranks only.
+[[nodiscard]] constexpr bool is_message(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::send || kind == CollectiveKind::receive;
 }
 
 [[nodiscard]] constexpr std::string_view to_string(CollectiveKind kind) noexcept {
@@ -54,6 +63,12 @@ enum class CollectiveKind : std::uint8_t {
       return "started all-gather";
     case CollectiveKind::synchronize:
       return "synchronization with the device";
+    case CollectiveKind::split:
+      return "split";
+    case CollectiveKind::send:
+      return "send";
+    case CollectiveKind::receive:
+      return "receive";
   }
   return "nothing";
 }

@@ -43,9 +43,9 @@ template <typename T>
 /// Keeps memory alive.
 using MemoryOwner = std::shared_ptr<const void>;
 
-/// Typed memory that a collective uses. A nonblocking collective keeps `owner` until its request is
-/// done, or until the process ends if the transport can neither complete nor cancel it. Null: the
-/// caller keeps the memory alive.
+/// Typed memory that a collective or a message uses. A nonblocking one keeps `owner` until its
+/// request is done, or until the process ends if the transport can neither complete nor cancel it.
+/// Null: the caller keeps the memory alive.
 struct MutableBuffer {
   void* data;
   std::size_t count;
@@ -59,8 +59,9 @@ struct ConstBuffer {
   MemoryOwner owner = {};
 };
 
-/// A collective in flight. Call test() or wait() of the communicator that started it until done().
-/// It may be abandoned after an error: the communicator then keeps the buffers' owners.
+/// A collective or a message in flight. Call test() or wait() of the communicator that started it
+/// until done(). It may be abandoned after an error: the communicator then keeps the buffers'
+/// owners.
 struct Request {
   int slot = -1;  ///< -1: done; slots count from 0 and are reused
   [[nodiscard]] bool done() const noexcept { return slot < 0; }
@@ -83,8 +84,9 @@ struct RegisteredMemory {
   bool symmetric = false;
 };
 
-/// Collectives over a set of ranks. All ranks must make the same calls in the same order with equal
-/// counts and types. Counts may exceed 2^31. Failures throw Error(internal) with rank and host.
+/// Collectives and messages over a set of ranks. All ranks must make the same calls in the same
+/// order with equal counts and types. Counts may exceed 2^31. Failures throw Error(internal) with
+/// rank and host.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -114,6 +116,13 @@ class Communicator {
   [[nodiscard]] virtual Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                             ReduceOp op) = 0;
   [[nodiscard]] virtual Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) = 0;
+  /// Starts a message to another rank, which receives it with the same count and type; the rules of
+  /// start_all_reduce hold for the buffer. The messages from one rank to another arrive in the
+  /// order of their starts. Any number may be in flight, in both directions. A send may end only
+  /// when it is received: ranks that send to each other start both messages before they wait.
+  /// Error(internal) if `to` is this rank.
+  [[nodiscard]] virtual Request start_send_buffer(ConstBuffer buffer, int to) = 0;
+  [[nodiscard]] virtual Request start_receive_buffer(MutableBuffer buffer, int from) = 0;
   /// Progresses all requests. Returns whether this one is done, and releases it if so.
   virtual bool test(Request& request) = 0;
   virtual void wait(Request& request) = 0;
@@ -127,6 +136,11 @@ class Communicator {
   /// Call before the first collective on this memory. A transport that benefits from registration
   /// keeps the memory alive until the transport is destroyed.
   virtual void register_memory(const RegisteredMemory& /*memory*/) {}
+
+  /// Collective. Makes a communicator, with this one's transport, over the ranks with the same
+  /// `color`, which is not negative. They are ordered by `key`, then by their rank here. It may
+  /// outlive this one.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   template <typename T>
   void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {
@@ -169,6 +183,24 @@ class Communicator {
   template <typename T>
   [[nodiscard]] Request start_all_gather(std::span<const T> mine, std::span<T> all) {
     return start_all_gather_buffer(buffer_of(mine), buffer_of(all));
+  }
+  template <typename T>
+  [[nodiscard]] Request start_send(std::span<const T> values, int to) {
+    return start_send_buffer(buffer_of(values), to);
+  }
+  template <typename T>
+  [[nodiscard]] Request start_receive(std::span<T> values, int from) {
+    return start_receive_buffer(buffer_of(values), from);
+  }
+  template <typename T>
+  void send(std::span<const T> values, int to) {
+    Request request = start_send(values, to);
+    wait(request);
+  }
+  template <typename T>
+  void receive(std::span<T> values, int from) {
+    Request request = start_receive(values, from);
+    wait(request);
   }
 };
 

@@ -9,6 +9,9 @@ namespace lockstep {
 /// only in blocking collectives and in synchronize calls. For host memory (and so for the functions
 /// of agreement.cpp) use the host's communicator.
 ///
+/// Messages are in that order too: one that is sent between two collectives of both ranks must be
+/// received between the same two.
+///
 /// wait() returns once the result is ordered before later work in the compute stream; test()
 /// returns true once the result is available. After an Error, no further collective is possible.
 class DeviceCommunicator : public Communicator {

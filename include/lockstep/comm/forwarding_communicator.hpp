@@ -4,19 +4,21 @@
 #include "lockstep/comm/communicator.hpp"
 
 #include <cstddef>
+#include <memory>
 
 namespace lockstep {
 
-/// Parameters of a collective call.
+/// Parameters of a call.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::none;
   std::size_t count = 0;  ///< values per rank
   ElementType type = ElementType::u8;
   ReduceOp op = ReduceOp::sum;
-  int root = 0;
+  int root = 0;  ///< of a message: the other rank
 };
 
-/// Base of decorators: forwards every call to another communicator.
+/// Base of decorators: forwards every call to another communicator. A split makes a communicator
+/// that is not decorated.
 class ForwardingCommunicator : public Communicator {
  public:
   /// `inner` must outlive it.
@@ -35,6 +37,8 @@ class ForwardingCommunicator : public Communicator {
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override;
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override;
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override;
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override;
   bool test(Request& request) override { return inner_.test(request); }
   void wait(Request& request) override { inner_.wait(request); }
   void synchronize() override { inner_.synchronize(); }
@@ -42,13 +46,14 @@ class ForwardingCommunicator : public Communicator {
     inner_.synchronize_until(reached);
   }
   void register_memory(const RegisteredMemory& memory) override { inner_.register_memory(memory); }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) final;
 
  protected:
   [[nodiscard]] Communicator& inner() noexcept { return inner_; }
   /// Called before and after each blocking collective; end() also if the collective throws.
   virtual void begin(const CollectiveCall& /*call*/) {}
   virtual void end() noexcept {}
-  /// Called before and after each nonblocking collective is started.
+  /// Called before and after each nonblocking collective or message is started.
   virtual void before_start(const CollectiveCall& /*call*/) {}
   virtual void after_start(CollectiveKind /*kind*/, const Request& /*request*/) {}
 

@@ -15,8 +15,6 @@ struct MessageCommunicatorOptions {
   std::optional<BlockSchedule> schedule = {};  ///< nullopt: choose_schedule()
   /// Ranks of a node sum in memory that they share, before and after messages between nodes.
   bool two_levels = true;
-  /// The inner communicator's color.
-  std::optional<int> color = {};
   /// Identifies this rank's node; nullopt: by MPI. Tests divide one host into several nodes.
   std::optional<int> node = {};
   /// Largest message. Open MPI sends up to 64 KiB over TCP at once, including its header; before
@@ -44,8 +42,7 @@ struct MessageCommunicatorResult {
 /// bf16 and fp16, by messages on the schedule. Everything else goes to `inner`, which must outlive
 /// it, as do blocking collectives of a few kB. A sum has the same bits in every run with the same
 /// placement of ranks, and on all ranks. The thread that made the communicator must use and destroy
-/// it. Collective over all ranks of the job: `inner` is this rank's communicator of those that the
-/// colors make.
+/// it. Collective over the ranks of `inner`, which is MPI's, decorated or not.
 [[nodiscard]] MessageCommunicatorResult make_message_communicator(
     Communicator& inner, const MessageCommunicatorOptions& options = {});
 /// The same; keeps `inner`.

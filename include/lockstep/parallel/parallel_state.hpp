@@ -30,11 +30,11 @@ struct ReplicationOptions {
 [[nodiscard]] std::unique_ptr<ParallelState> make_replicated_state(
     Engine& engine, Communicator& host, Communicator& comm, const ReplicationOptions& options);
 
-/// Communicators of a sharded state.
+/// Communicators of a state, along the axes of data_mesh().
 struct ShardComms {
   Communicator& all;         ///< all ranks, for engine memory: metrics
-  Communicator& group_host;  ///< the shard group, for host memory
-  Communicator& group;       ///< the shard group, for engine memory
+  Communicator& group_host;  ///< the shard group, all ranks unless hybrid, for host memory
+  Communicator& group;       ///< the same for engine memory
   /// Ranks that keep the same shard, for host and engine memory; null: one group of all ranks.
   Communicator* replicas_host = nullptr;
   Communicator* replicas = nullptr;
@@ -55,19 +55,11 @@ struct ShardingOptions {
 /// What the engine holds under --shard, for shard groups of `ranks` ranks. With --shard optimizer
 /// and --shard-unit auto, units are blocks merged up to --bucket-mb.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
-/// Communicators of --shard hybrid, as in ShardComms.
-struct HybridComms {
-  Communicator* group_host = nullptr;
-  Communicator* group = nullptr;
-  Communicator* replicas_host = nullptr;
-  Communicator* replicas = nullptr;
-};
 /// Makes the state for --shard; the engine has unit_options(). `tail_size`: the engine's, if it is
 /// replicated.
 [[nodiscard]] std::unique_ptr<ParallelState> make_parallel_state(const Config& config,
-                                                                 Engine& engine, Communicator& host,
-                                                                 Communicator& comm,
-                                                                 std::size_t tail_size,
-                                                                 const HybridComms& hybrid = {});
+                                                                 Engine& engine,
+                                                                 const ShardComms& comms,
+                                                                 std::size_t tail_size);
 
 }  // namespace lockstep

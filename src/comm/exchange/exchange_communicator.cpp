@@ -107,6 +107,21 @@ class ExchangeCommunicator final : public Communicator {
                  {mine.owner, all.owner});
   }
 
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    return to_inner(inner_.start_send_buffer(buffer, to));
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    return to_inner(inner_.start_receive_buffer(buffer, from));
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    std::unique_ptr<Communicator> part = inner_.split(color, key);
+    if (part->size() == 1) return part;
+    std::unique_ptr<Communicator> made = options_.over(*part);
+    if (made == nullptr) return part;
+    dynamic_cast<ExchangeCommunicator&>(*made).part_ = std::move(part);
+    return made;
+  }
+
   bool test(Request& request) override {
     if (!is_own(request)) {
       static_cast<void>(progress_.try_advance());
@@ -179,6 +194,7 @@ class ExchangeCommunicator final : public Communicator {
     return slots_[static_cast<std::size_t>(request.slot / 2)];
   }
 
+  std::unique_ptr<Communicator> part_;  ///< null unless a split made this
   ExchangeProgress& progress_ = ExchangeProgress::of_process();
   std::vector<Slot> slots_ = std::vector<Slot>(64);
   std::uint64_t started_ = 0;  ///< operations of the exchange

@@ -15,6 +15,8 @@ struct ExchangeCommunicatorOptions {
   /// Called first on the thread that then progresses all exchanges while this one has operations;
   /// empty: they progress only in test() and wait().
   std::function<void()> prepare_thread = {};
+  /// Makes an exchange communicator over a part of the inner one's ranks; null: not possible.
+  std::function<std::unique_ptr<Communicator>(Communicator& part)> over = {};
 };
 
 /// Makes a communicator that runs all-gathers, and summing all-reduces and reduce-scatters of fp32,

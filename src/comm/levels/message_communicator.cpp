@@ -2,7 +2,7 @@
 
 #include "../exchange/exchange_communicator.hpp"
 #include "../messages/message_exchange.hpp"
-#include "../mpi_communicator_of_group.hpp"
+#include "../mpi_group_of.hpp"
 #include "../shared_memory/piece_exchange.hpp"
 #include "../shared_memory/shared_segment.hpp"
 #include "../shared_memory/window_bytes.hpp"
@@ -34,8 +34,8 @@ struct NodeLevel {
   std::unique_ptr<SharedSegment> gather_memory;
   std::string reason;  ///< why there is no memory
 
-  NodeLevel(const MpiGroup& group, int node, std::size_t window)
-      : ranks(make_mpi_communicator(std::make_unique<MpiGroup>(group, node))) {
+  NodeLevel(std::unique_ptr<Communicator> ranks_of_node, std::size_t window)
+      : ranks(std::move(ranks_of_node)) {
     const SharedSegment::Sizes sizes{.common = PieceExchange::counter_bytes(ranks->size()),
                                      .a_rank = window};
     for (auto* memory : {&scatter_memory, &gather_memory}) {
@@ -75,13 +75,20 @@ MessageCommunicatorResult make_message_communicator(Communicator& inner,
 MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Communicator>& owned,
                                                     const MessageCommunicatorOptions& options) {
   Communicator& inner = *owned;
-  auto group = std::make_unique<MpiGroup>(options.color);
+  const auto of_color = [&inner](int color) {
+    return mpi_group_of(inner.split(color, inner.rank()));
+  };
+  auto group = of_color(0);
   MessageExchange::Options messages{
       .schedule = options.schedule.value_or(choose_schedule(inner.size())),
       .piece_bytes = options.piece_bytes,
       .receive_buffer_bytes = options.receive_buffer_bytes};
-  const ExchangeCommunicatorOptions limits{.smallest_blocking = smallest_blocking,
-                                           .prepare_thread = options.prepare_thread};
+  const ExchangeCommunicatorOptions limits{
+      .smallest_blocking = smallest_blocking,
+      .prepare_thread = options.prepare_thread,
+      .over = [options](Communicator& part) {
+        return make_message_communicator(part, options).communicator;
+      }};
   MessageCommunicatorResult result;
   std::vector<int> node_of(static_cast<std::size_t>(inner.size()));
   const int node = options.node.value_or(first_rank_on_node(*group));
@@ -93,10 +100,11 @@ MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Commun
       const std::size_t window = options.window_bytes != 0
                                      ? options.window_bytes
                                      : window_bytes(2 * layout.ranks_per_node);
-      auto local = std::make_shared<NodeLevel>(*group, layout.first_on_node, window);
+      auto local =
+          std::make_shared<NodeLevel>(inner.split(layout.first_on_node, inner.rank()), window);
       result.one_level_reason = first_text(inner, local->reason);
       if (result.one_level_reason.empty()) {
-        auto peers = std::make_unique<MpiGroup>(*group, layout.first_of_peers);
+        auto peers = of_color(layout.first_of_peers);
         messages.schedule = options.schedule.value_or(choose_schedule(layout.nodes));
         auto exchange = std::make_unique<TwoLevelExchange>(TwoLevelExchange::Levels{
             .scatter = local->exchange(*local->scatter_memory, window),

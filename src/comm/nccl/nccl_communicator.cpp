@@ -2,10 +2,13 @@
 
 #include "../backoff.hpp"
 #include "../keep_until_exit.hpp"
+#include "../require_peer.hpp"
 #include "../slot_pool.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "lockstep/core/current_error.hpp"
+#include "nccl_group.hpp"
 #include "nccl_links.hpp"
+#include "split_ranks.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,12 +24,12 @@ namespace {
 
 class NcclCommunicator final : public DeviceCommunicator {
  public:
-  /// Uses link number `which`; the links are not started yet.
-  NcclCommunicator(NcclApi& api, std::shared_ptr<NcclLinks> links, std::size_t which,
+  /// The link may start later.
+  NcclCommunicator(NcclApi& api, std::shared_ptr<NcclLinks> links, NcclLink& link,
                    CudaStream compute)
       : api_(api),
         links_(std::move(links)),
-        link_((*links_)[which]),
+        link_(link),
         cuda_(links_->cuda()),
         compute_(compute),
         progress_(links_->options().progress),
@@ -64,23 +67,23 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
     block_on(mine.count, "a gather of ncclSend and ncclRecv", [&] {
-      return grouped([&](auto&& add) {
-        add(api_.send(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
-        for_each_block(static_cast<std::byte*>(all.data), mine, root, [&](void* block, int peer) {
-          add(api_.recv(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
-        });
+      NcclGroup group(api_);
+      group.add(api_.send(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
+      for_each_block(static_cast<std::byte*>(all.data), mine, root, [&](void* block, int peer) {
+        group.add(api_.recv(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
       });
+      return group.end();
     });
   }
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
     block_on(mine.count, "a scatter of ncclSend and ncclRecv", [&] {
-      return grouped([&](auto&& add) {
-        for_each_block(
-            static_cast<const std::byte*>(all.data), mine, root, [&](const void* block, int peer) {
-              add(api_.send(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
-            });
-        add(api_.recv(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
-      });
+      NcclGroup group(api_);
+      for_each_block(
+          static_cast<const std::byte*>(all.data), mine, root, [&](const void* block, int peer) {
+            group.add(api_.send(block, mine.count, mine.type, peer, link_.get(), links_->stream()));
+          });
+      group.add(api_.recv(mine.data, mine.count, mine.type, root, link_.get(), links_->stream()));
+      return group.end();
     });
   }
 
@@ -95,6 +98,22 @@ class NcclCommunicator final : public DeviceCommunicator {
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     return start(all, {mine.owner, all.owner}, "ncclAllGather",
                  [&] { return all_gather(mine, all); });
+  }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    return start_message(buffer, {.link = &link_,
+                                  .sends = true,
+                                  .data = const_cast<void*>(buffer.data),
+                                  .count = buffer.count,
+                                  .type = buffer.type,
+                                  .peer = to});
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    return start_message(buffer, {.link = &link_,
+                                  .sends = false,
+                                  .data = buffer.data,
+                                  .count = buffer.count,
+                                  .type = buffer.type,
+                                  .peer = from});
   }
   bool test(Request& request) override {
     if (request.done()) return true;
@@ -138,6 +157,15 @@ class NcclCommunicator final : public DeviceCommunicator {
       links_->check();
     });
   }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    synchronize();
+    return guarded([&]() -> std::unique_ptr<Communicator> {
+      std::vector<int> part = split_ranks(gather_splits({color, key}), color);
+      for (int& rank : part) rank = link_.ranks()[static_cast<std::size_t>(rank)];
+      return std::make_unique<NcclCommunicator>(api_, links_, links_->split(link_, std::move(part)),
+                                                compute_);
+    });
+  }
   void register_memory(const RegisteredMemory& memory) override {
     if (memory.bytes.empty()) return;
     guarded([&] {
@@ -153,12 +181,9 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
  private:
-  struct Events {
-    EventHandle ready;     ///< the buffer has been computed
-    EventHandle finished;  ///< the collective is done
-  };
+  using Events = NcclLinks::Events;
   struct Started {
-    Events events;
+    std::unique_ptr<Events> events;          ///< at an address of its own, for flush()
     std::array<MemoryOwner, 2> owners = {};  ///< until test() or wait() ends the request
   };
   [[nodiscard]] Events make_events() const {
@@ -176,8 +201,22 @@ class NcclCommunicator final : public DeviceCommunicator {
     await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
     return flag_ != 0;
   }
+  /// All ranks' arguments of a split; collective.
+  [[nodiscard]] std::vector<SplitOf> gather_splits(SplitOf mine) {
+    static_assert(sizeof(SplitOf) == 2 * sizeof(std::int32_t));
+    std::vector<SplitOf> all(static_cast<std::size_t>(size()));
+    void* memory = nullptr;  // kept after an error: freeing it waits for the device, which may hang
+    cuda_.check(api_.device_allocate(&memory, all.size() * sizeof(mine)), "cudaMalloc");
+    auto* const own = static_cast<SplitOf*>(memory) + rank();
+    cuda_.copy_to_device(own, &mine, sizeof(mine), compute_);
+    all_gather_buffer({own, 2, ElementType::i32}, {memory, 2 * all.size(), ElementType::i32});
+    cuda_.copy_to_host(all.data(), memory, all.size() * sizeof(mine), compute_);
+    await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
+    api_.device_release(memory);
+    return all;
+  }
   [[nodiscard]] Events& events(const Request& request) noexcept {
-    return slots_[static_cast<std::size_t>(request.slot)].events;
+    return *slots_[static_cast<std::size_t>(request.slot)].events;
   }
   void release(Request& request) noexcept {
     const auto slot = static_cast<std::size_t>(request.slot);
@@ -198,15 +237,17 @@ class NcclCommunicator final : public DeviceCommunicator {
                            links_->stream());
   }
 
-  /// Aborts NCCL if `work` throws, so that no NCCL kernel waits forever for a peer.
+  /// Queues the messages that have been started, unless `work` only starts another. Aborts NCCL if
+  /// it throws, so that no NCCL kernel waits forever for a peer.
   template <typename Work>
-  std::invoke_result_t<Work> guarded(Work&& work) {
+  std::invoke_result_t<Work> guarded(Work&& work, bool flushes = true) {
     if (links_->is_aborted()) {
       fail(ExitStatus::internal,
            "NCCL was asked for more on {} (it was aborted after an earlier error); end the process",
            cuda_.who());
     }
     try {
+      if (flushes) links_->flush();
       return work();
     } catch (...) {
       links_->abort();
@@ -231,13 +272,31 @@ class NcclCommunicator final : public DeviceCommunicator {
                               const char* name, Call&& call) {
     if (result.count == 0) return {};
     return guarded([&]() -> Request {
-      const std::size_t slot = slots_.take(
-          result.data, [&] { return Started{.events = make_events()}; },
-          [](const Started&) { return true; });
-      slots_[slot].owners = std::move(owners);
-      queue(slots_[slot].events, name, call);
+      const std::size_t slot = take_slot(result.data, std::move(owners));
+      queue(*slots_[slot].events, name, call);
       return {.slot = static_cast<int>(slot)};
     });
+  }
+  [[nodiscard]] std::size_t take_slot(const void* buffer, std::array<MemoryOwner, 2> owners) {
+    const std::size_t slot = slots_.take(
+        buffer, [&] { return Started{.events = std::make_unique<Events>(make_events())}; },
+        [](const Started&) { return true; });
+    slots_[slot].owners = std::move(owners);
+    return slot;
+  }
+  template <typename Buffer>
+  [[nodiscard]] Request start_message(const Buffer& buffer, NcclLinks::Message message) {
+    require_peer(*this, message.peer);
+    if (message.count == 0) return {};
+    return guarded(
+        [&]() -> Request {
+          const std::size_t slot = take_slot(message.data, {buffer.owner});
+          message.events = slots_[slot].events.get();
+          cuda_.record(message.events->ready, compute_);
+          links_->add(message);
+          return {.slot = static_cast<int>(slot)};
+        },
+        false);
   }
   template <typename Call>
   void block_on(std::size_t count, const char* name, Call&& call) {
@@ -256,16 +315,6 @@ class NcclCommunicator final : public DeviceCommunicator {
     for (int peer = 0; rank() == root && peer < size(); ++peer) {
       visit(all + static_cast<std::size_t>(peer) * bytes, peer);
     }
-  }
-  /// Makes a group of calls: `fill(add)` passes each call's result to `add`.
-  template <typename Fill>
-  [[nodiscard]] NcclResult grouped(Fill&& fill) {
-    NcclResult worst = api_.group_start();
-    fill([&](NcclResult result) {
-      if (worst == NcclResult::success && result != NcclResult::in_progress) worst = result;
-    });
-    const NcclResult result = api_.group_end();
-    return worst == NcclResult::success ? result : worst;
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
@@ -309,7 +358,7 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
   try {
     links = std::make_shared<NcclLinks>(api, rendezvous, sets, options);
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      communicators.push_back(std::make_unique<NcclCommunicator>(api, links, i, compute));
+      communicators.push_back(std::make_unique<NcclCommunicator>(api, links, (*links)[i], compute));
     }
   } catch (...) {
     NcclLinks::report(rendezvous, options, current_error());

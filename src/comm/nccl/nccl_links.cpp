@@ -1,6 +1,7 @@
 #include "nccl_links.hpp"
 
 #include "lockstep/core/crc32c.hpp"
+#include "nccl_group.hpp"
 #include "unique_ids.hpp"
 
 #include <fmt/format.h>
@@ -69,6 +70,7 @@ std::string limit_advice(const NcclCommunicatorOptions& options) {
 NcclLinks::NcclLinks(NcclApi& api, const Rendezvous& rendezvous,
                      std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options)
     : api_(api),
+      rendezvous_(rendezvous),
       cuda_(api, rendezvous.name(rendezvous.rank())),
       options_(options),
       exceptions_(std::uncaught_exceptions()),
@@ -107,7 +109,11 @@ void NcclLinks::start(Rendezvous& rendezvous) {
   Rendezvous::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     try {
-      connected = start_link(links_[i], ids, backoff);
+      NcclLink& link = links_[i];
+      connected = run_first(link,
+                            i == 0 ? link.connect(ids, options_.max_ctas, backoff)
+                                   : link.split(all, options_.max_ctas, backoff),
+                            backoff);
     } catch (const Error& error) {
       connected = failure_of(error);
     }
@@ -120,11 +126,18 @@ void NcclLinks::start(Rendezvous& rendezvous) {
   started_ = true;
 }
 
-Rendezvous::Outcome NcclLinks::start_link(NcclLink& link, std::span<const NcclUniqueId> ids,
-                                          Backoff& backoff) {
-  NcclLink& all = links_.front();
-  Rendezvous::Outcome outcome = &link == &all ? link.connect(ids, options_.max_ctas, backoff)
-                                              : link.split(all, options_.max_ctas, backoff);
+NcclLink& NcclLinks::split(NcclLink& parent, std::vector<int> part) {
+  NcclLink& link = links_.emplace_back(api_, rendezvous_, std::move(part), advice_);
+  Backoff backoff(options_.start_limit);
+  const auto outcome = run_first(link, link.split(parent, options_.max_ctas, backoff), backoff);
+  if (outcome.arrival != Rendezvous::Arrival::succeeded) {
+    throw Error(ExitStatus::internal, outcome.text);
+  }
+  return link;
+}
+
+Rendezvous::Outcome NcclLinks::run_first(NcclLink& link, Rendezvous::Outcome outcome,
+                                         Backoff& backoff) {
   const auto queued = [&](NcclResult result, const char* call) {
     const auto is_done = [this] { return cuda_.is_idle(stream()); };
     return link.outcome(link.complete(result, backoff, is_done), call, backoff);
@@ -143,6 +156,22 @@ Rendezvous::Outcome NcclLinks::start_link(NcclLink& link, std::span<const NcclUn
                      "ncclAllGather");
   }
   return outcome;
+}
+
+void NcclLinks::flush() {
+  if (messages_.empty()) return;
+  for (const Message& message : messages_) cuda_.order_after(stream(), message.events->ready);
+  NcclGroup group(api_);
+  for (const auto& [link, sends, data, count, type, peer, events] : messages_) {
+    group.add(sends ? api_.send(data, count, type, peer, link->get(), stream())
+                    : api_.recv(data, count, type, peer, link->get(), stream()));
+  }
+  const NcclResult result = group.end();
+  for (const Message& message : messages_) {
+    settle(*message.link, result, "a group of ncclSend and ncclRecv");
+  }
+  for (const Message& message : messages_) cuda_.record(message.events->finished, stream());
+  messages_.clear();
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
@@ -174,6 +203,7 @@ void NcclLinks::check() {
 }
 
 void NcclLinks::end(NcclLink& link) noexcept {
+  std::erase_if(messages_, [&link](const Message& message) { return message.link == &link; });
   if (link.get() == nullptr) return;
   // If an exception ended this rank's work, the other ranks may not be here.
   if (std::uncaught_exceptions() > exceptions_ ||
@@ -184,6 +214,7 @@ void NcclLinks::end(NcclLink& link) noexcept {
 
 void NcclLinks::abort() noexcept {
   aborted_ = true;
+  messages_.clear();
   // An abort frees memory, which waits for the device. If aborted one by one, the first would wait
   // for a hanging collective of another communicator. A group tells all of them to stop before it
   // frees any. After group_end() all are freed, even if they are nonblocking.

@@ -47,6 +47,31 @@ class NcclLinks final {
   /// Whether the communicators were aborted after they had started.
   [[nodiscard]] bool is_aborted_amid_work() const noexcept { return aborted_ && started_; }
 
+  /// Makes and starts a link over a part of the ranks of `parent`, in the order of the part, a
+  /// permutation of job ranks. Collective over the ranks of `parent`, which has no work in flight.
+  [[nodiscard]] NcclLink& split(NcclLink& parent, std::vector<int> part);
+
+  /// Events around a collective or message that compute() orders.
+  struct Events {
+    EventHandle ready;     ///< the buffer has been computed
+    EventHandle finished;  ///< the collective is done
+  };
+  struct Message {
+    NcclLink* link;
+    bool sends;
+    void* data;
+    std::size_t count;
+    ElementType type;
+    int peer;
+    const Events* events = nullptr;
+  };
+  /// Adds a message to those that flush() queues as a group. In a group, messages in both
+  /// directions run at once; one by one in a stream, two ranks that send to each other would wait
+  /// forever.
+  void add(const Message& message) { messages_.push_back(message); }
+  /// Call before anything else is queued or awaited.
+  void flush();
+
   /// Blocks until a call that returned `result` is complete; throws if it fails.
   void settle(NcclLink& link, NcclResult result, const char* call);
   /// Throws if any communicator has an asynchronous error.
@@ -57,11 +82,13 @@ class NcclLinks final {
   void abort() noexcept;
 
  private:
-  /// Starts a link and runs its first collectives, in which NCCL connects the ranks.
-  [[nodiscard]] Rendezvous::Outcome start_link(NcclLink& link, std::span<const NcclUniqueId> ids,
-                                               Backoff& backoff);
+  /// Runs the first collectives of a link with this outcome so far; NCCL connects the ranks in
+  /// them.
+  [[nodiscard]] Rendezvous::Outcome run_first(NcclLink& link, Rendezvous::Outcome outcome,
+                                              Backoff& backoff);
 
   NcclApi& api_;
+  const Rendezvous& rendezvous_;
   CudaCalls cuda_;
   NcclCommunicatorOptions options_;
   int exceptions_;
@@ -70,8 +97,9 @@ class NcclLinks final {
   std::string advice_;  ///< end of messages about a start above the limit
   StreamHandle stream_;
   CollectiveMarks marks_;
-  void* token_ = nullptr;       ///< a byte for each rank
-  std::deque<NcclLink> links_;  ///< declared last, so destroyed before the stream
+  void* token_ = nullptr;          ///< a byte for each rank
+  std::vector<Message> messages_;  ///< started and not queued yet
+  std::deque<NcclLink> links_;     ///< declared last, so destroyed before the stream
 };
 
 }  // namespace lockstep

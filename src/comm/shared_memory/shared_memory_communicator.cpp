@@ -20,9 +20,12 @@ SharedMemoryResult make_shared_memory_communicator(Communicator& inner,
       PieceExchange::Memory{
           .counters = segment->common(), .windows = segment->parts(), .window = window},
       inner.rank(), inner.size());
-  return {
-      .communicator = make_exchange_communicator(inner, std::move(exchange), std::move(segment)),
-      .reason = ""};
+  const auto over = [options](Communicator& part) {
+    return make_shared_memory_communicator(part, options).communicator;
+  };
+  return {.communicator = make_exchange_communicator(inner, std::move(exchange), std::move(segment),
+                                                     {.over = over}),
+          .reason = ""};
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "../backoff.hpp"
 #include "../cuda_calls.hpp"
 #include "../processor_name.hpp"
+#include "../require_peer.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "staging_queue.hpp"
 
@@ -24,6 +25,10 @@ const char* name_of(CollectiveKind kind) noexcept {
       return "a reduce-scatter through the host";
     case CollectiveKind::started_all_gather:
       return "an all-gather through the host";
+    case CollectiveKind::send:
+      return "a send through the host";
+    case CollectiveKind::receive:
+      return "a receive through the host";
     default:
       return "an all-reduce through the host";
   }
@@ -33,12 +38,12 @@ class StagedCommunicator final : public DeviceCommunicator {
  public:
   StagedCommunicator(CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
                      const StagedCommunicatorOptions& options)
-      : host_(std::move(host)),
+      : api_(api),
+        host_(std::move(host)),
+        options_(options),
         cuda_(api,
-              fmt::format("rank {} ({})", options.rank.value_or(host_->rank()), processor_name())),
+              fmt::format("rank {} ({})", options_.rank.value_or(host_->rank()), processor_name())),
         compute_(compute),
-        wait_limit_(options.wait_limit),
-        progress_(options.progress),
         copied_(cuda_.make_event()),
         queue_(cuda_, *host_, compute, options.progress) {}
 
@@ -101,6 +106,14 @@ class StagedCommunicator final : public DeviceCommunicator {
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     return start({.kind = CollectiveKind::started_all_gather, .from = mine, .to = all});
   }
+  [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
+    require_peer(*this, to);
+    return start({.kind = CollectiveKind::send, .from = std::move(buffer), .peer = to});
+  }
+  [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
+    require_peer(*this, from);
+    return start({.kind = CollectiveKind::receive, .to = std::move(buffer), .peer = from});
+  }
   bool test(Request& request) override {
     queue_.advance();
     if (request.done()) return true;
@@ -131,10 +144,16 @@ class StagedCommunicator final : public DeviceCommunicator {
         },
         "the work of a step");
   }
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
+    begin_all();
+    StagedCommunicatorOptions options = options_;
+    options.rank = options_.rank.value_or(rank());
+    return make_staged_communicator(api_, host_->split(color, key), compute_, options);
+  }
 
  private:
   [[nodiscard]] Request start(const StagingQueue::Work& work) {
-    if (work.to.count == 0) return {};
+    if (work.from.count + work.to.count == 0) return {};
     if (cuda_.is_capturing(compute_)) {
       fail(ExitStatus::internal,
            "a step was to be captured on {} (its collectives go through the host); run it without "
@@ -184,8 +203,8 @@ class StagedCommunicator final : public DeviceCommunicator {
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
-    const DeviceWait wait(progress_);
-    for (Backoff backoff(wait_limit_);;) {
+    const DeviceWait wait(options_.progress);
+    for (Backoff backoff(options_.wait_limit);;) {
       queue_.advance();
       if (is_met()) return;
       if (!backoff.pause()) {
@@ -197,11 +216,11 @@ class StagedCommunicator final : public DeviceCommunicator {
     }
   }
 
+  CudaApi& api_;
   std::unique_ptr<Communicator> host_;
+  StagedCommunicatorOptions options_;
   CudaCalls cuda_;
   CudaStream compute_;
-  std::chrono::milliseconds wait_limit_;
-  DeviceProgress* progress_;
   EventHandle copied_;
   Stage first_;
   Stage second_;

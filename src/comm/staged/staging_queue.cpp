@@ -24,14 +24,14 @@ StagingQueue::Staged StagingQueue::layout_of(const Work& work) const noexcept {
     case CollectiveKind::started_all_gather:
       return {.from = static_cast<std::size_t>(host_.rank()) * from, .to = 0, .bytes = to};
     default:
-      return {.from = 0, .to = 0, .bytes = to};
+      return {.from = 0, .to = 0, .bytes = std::max(from, to)};
   }
 }
 
 std::size_t StagingQueue::start(const Work& work) {
   const Staged layout = layout_of(work);
   const std::size_t number = transfers_.take(
-      work.to.data,
+      work.to.count > 0 ? work.to.data : work.from.data,
       [&] {
         return Transfer{.memory = cuda_.make_pinned(layout.bytes),
                         .capacity = layout.bytes,
@@ -46,8 +46,10 @@ std::size_t StagingQueue::start(const Work& work) {
   transfer.work = work;
   cuda_.record(transfer.ready, compute_);
   cuda_.order_after(outward_.get(), transfer.ready);
-  cuda_.copy_to_host(static_cast<std::byte*>(transfer.memory.get()) + layout.from, work.from.data,
-                     bytes_of(work.from), outward_.get());
+  if (work.from.count > 0) {
+    cuda_.copy_to_host(static_cast<std::byte*>(transfer.memory.get()) + layout.from, work.from.data,
+                       bytes_of(work.from), outward_.get());
+  }
   cuda_.record(transfer.arrived, outward_.get());
   order_.push_back(number);
   return number;
@@ -64,6 +66,10 @@ Request StagingQueue::start_on_host(const Transfer& transfer) {
       return host_.start_reduce_scatter_buffer(from, to, work.op);
     case CollectiveKind::started_all_gather:
       return host_.start_all_gather_buffer(from, to);
+    case CollectiveKind::send:
+      return host_.start_send_buffer(from, work.peer);
+    case CollectiveKind::receive:
+      return host_.start_receive_buffer(to, work.peer);
     default:
       return host_.start_all_reduce_buffer(to, work.op);
   }
@@ -73,7 +79,7 @@ void StagingQueue::advance() {
   for (; next_ < order_.size(); ++next_) {
     Transfer& transfer = transfers_[order_[next_]];
     if (!cuda_.is_done(transfer.arrived)) break;
-    if (progress_ != nullptr) progress_->reach_one();
+    if (counts(transfer)) progress_->reach_one();
     transfer.request = start_on_host(transfer);
     transfer.state = State::on_host;
   }
@@ -81,12 +87,14 @@ void StagingQueue::advance() {
     Transfer& transfer = transfers_[order_[i]];
     if (transfer.state != State::on_host || !host_.test(transfer.request)) continue;
     const MutableBuffer& to = transfer.work.to;
-    cuda_.copy_to_device(
-        to.data, static_cast<std::byte*>(transfer.memory.get()) + layout_of(transfer.work).to,
-        bytes_of(to), homeward_.get());
+    if (to.count > 0) {
+      cuda_.copy_to_device(
+          to.data, static_cast<std::byte*>(transfer.memory.get()) + layout_of(transfer.work).to,
+          bytes_of(to), homeward_.get());
+    }
     cuda_.record(transfer.returned, homeward_.get());
     transfer.state = State::returning;
-    if (progress_ != nullptr) progress_->complete_one();
+    if (counts(transfer)) progress_->complete_one();
   }
 }
 

@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// In-flight collectives on device memory that are staged through the host. They progress in
-/// advance(). They begin on the host's communicator strictly in the order in which they were
-/// started, which is the same on all ranks, however long each copy takes.
+/// In-flight collectives and messages on device memory that are staged through the host. They
+/// progress in advance(). They begin on the host's communicator strictly in the order in which they
+/// were started, which is the same on all ranks, however long each copy takes.
 class StagingQueue final {
  public:
   /// All of them must outlive it; `progress` may be null.
@@ -35,6 +35,7 @@ class StagingQueue final {
     ConstBuffer from{};                          ///< same as `to` for an all-reduce
     MutableBuffer to{};
     ReduceOp op = ReduceOp::sum;
+    int peer = 0;  ///< of a message, which has one of the buffers only
   };
   /// Returns the number of a transfer, valid until release().
   [[nodiscard]] std::size_t start(const Work& work);
@@ -79,6 +80,10 @@ class StagingQueue final {
     std::size_t bytes;  ///< total size
   };
   [[nodiscard]] Staged layout_of(const Work& work) const noexcept;
+  /// Ranks have different numbers of messages, so these are not compared.
+  [[nodiscard]] bool counts(const Transfer& transfer) const noexcept {
+    return progress_ != nullptr && !is_message(transfer.work.kind);
+  }
   [[nodiscard]] Request start_on_host(const Transfer& transfer);
 
   const CudaCalls& cuda_;
