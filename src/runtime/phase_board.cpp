@@ -38,8 +38,8 @@ void PhaseBoard::begin_step(std::int64_t step) noexcept {
 void PhaseBoard::begin_wait(CollectiveKind kind, std::size_t count) noexcept {
   wait_count_.store(count, relaxed);
   waits_in_.store(kind, relaxed);
-  // A rank may wait for its device where others do not, as in a save.
-  if (kind != CollectiveKind::synchronize) add(collectives_);
+  // A rank may wait for its device or a message where others do not, as in a save.
+  if (kind != CollectiveKind::synchronize && !is_message(kind)) add(collectives_);
   move();
 }
 

@@ -17,6 +17,14 @@ class EndOfWait final {
 
 }  // namespace
 
+void WatchedCommunicator::before_start(const CollectiveCall& call) {
+  if (is_message(call.kind)) {
+    board_.begin_wait(call.kind, call.count);
+  } else {
+    board_.start_bucket(call.kind);
+  }
+}
+
 void WatchedCommunicator::after_start(CollectiveKind kind, const Request& request) {
   board_.end_wait();
   if (request.done()) return;
@@ -31,8 +39,13 @@ bool WatchedCommunicator::test(Request& request) {
 }
 
 void WatchedCommunicator::wait(Request& request) {
-  board_.begin_bucket_wait(request.done() ? CollectiveKind::none
-                                          : kinds_.at(static_cast<std::size_t>(request.slot)));
+  const CollectiveKind kind =
+      request.done() ? CollectiveKind::none : kinds_.at(static_cast<std::size_t>(request.slot));
+  if (is_message(kind)) {
+    board_.begin_wait(kind, 0);
+  } else {
+    board_.begin_bucket_wait(kind);
+  }
   const EndOfWait wait(board_);
   inner().wait(request);
 }

@@ -63,6 +63,18 @@ BOOST_AUTO_TEST_CASE(a_job_is_healthy_while_any_rank_makes_progress) {
   BOOST_TEST(verdict(reports).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_a_message_alone_makes_no_other_collective) {
+  auto reports = waiting(4);
+  reports[2].reading.waits_in = CollectiveKind::receive;
+  reports[2].reading.collectives = 38;
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "all ranks wait for each other"), text);
+  BOOST_TEST(contains(text, "; rank 2 (node1) waits in the receive, in communication of step 7"),
+             text);
+}
+
 BOOST_AUTO_TEST_CASE(the_rank_that_does_not_wait_is_late) {
   auto reports = waiting(4);
   put_in(reports[2], Phase::data);

@@ -191,6 +191,19 @@ BOOST_AUTO_TEST_CASE(every_collective_is_shown_while_it_runs) {
   comm.wait(scatter);
   BOOST_TEST((shown() == CollectiveKind::started_reduce_scatter));
   BOOST_TEST(inner.seen.bucket == 3);
+  static_cast<void>(comm.split(0, 0));
+  BOOST_TEST((shown() == CollectiveKind::split));
+  const std::uint64_t before = board.read().collectives;
+  Request sends = comm.start_send(mine, 1);
+  BOOST_TEST((shown() == CollectiveKind::send));
+  BOOST_TEST(inner.seen.wait_count == 5);
+  Request receives = comm.start_receive(all, 1);
+  comm.wait(sends);
+  BOOST_TEST((shown() == CollectiveKind::send));
+  comm.wait(receives);
+  BOOST_TEST((shown() == CollectiveKind::receive));
+  // Other ranks have other messages.
+  BOOST_TEST(board.read().collectives == before);
   BOOST_CHECK_THROW(comm.barrier(), Error);
   BOOST_TEST((shown() == CollectiveKind::barrier));
   BOOST_TEST((board.read().waits_in == CollectiveKind::none));

@@ -5,6 +5,7 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
+#include "lockstep/runtime/watched_communicator.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -280,6 +281,25 @@ BOOST_AUTO_TEST_CASE(a_requested_interface_is_used) {
   if (world->rank() != last_rank()) rig.board.begin_wait(CollectiveKind::barrier, 0);
 
   BOOST_TEST(rig.eventually_logs(name_of(last_rank()) + " has been late for"));
+  world->barrier();
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_from_which_others_receive_in_vain_is_named) {
+  if (world->size() == 1) return;
+  Rig rig(1s);
+  WatchedCommunicator comm(*world, rig.board);
+  std::vector<float> values(100);
+  rig.begin_second_step();
+  rig.board.enter(Phase::forward);
+
+  if (world->rank() != last_rank()) comm.receive(std::span(values), last_rank());
+  BOOST_TEST(rig.eventually_logs(name_of(last_rank()) + " has been late for"));
+  BOOST_TEST(rig.has_logged(last_rank() == 1 ? "; rank 0 (node7) waits in the receive, in forward"
+                                             : " ranks wait in the receive, in forward of step 2"),
+             rig.lines());
+  for (int rank = 0; world->rank() == last_rank() && rank < last_rank(); ++rank) {
+    comm.send(std::span<const float>(values), rank);
+  }
   world->barrier();
 }
 

@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// Wraps a communicator and reports to the board what it waits for. Nonblocking collectives count
-/// as buckets of the step.
+/// as buckets of the step,
+/// messages as neither buckets nor collectives.
 class WatchedCommunicator final : public ForwardingCommunicator {
  public:
   /// Both references must outlive it.
@@ -23,7 +24,7 @@ class WatchedCommunicator final : public ForwardingCommunicator {
  private:
   void begin(const CollectiveCall& call) override { board_.begin_wait(call.kind, call.count); }
   void end() noexcept override { board_.end_wait(); }
-  void before_start(const CollectiveCall& call) override { board_.start_bucket(call.kind); }
+  void before_start(const CollectiveCall& call) override;
   void after_start(CollectiveKind kind, const Request& request) override;
 
   PhaseBoard& board_;

@@ -173,13 +173,17 @@ class Diagnosis final {
   /// If all ranks wait, those that wait elsewhere than most have called another collective.
   [[nodiscard]] std::optional<std::string> find_other_collective() {
     std::map<decltype(place(reports_[0])), std::size_t> places;
+    // A message is awaited by one rank alone.
+    const auto in_collective = [](const RankReport& report) {
+      return has_not_left(report) && !is_message(report.reading.waits_in);
+    };
     for (const RankReport& report : reports_) {
-      if (has_not_left(report)) ++places[place(report)];
+      if (in_collective(report)) ++places[place(report)];
     }
     if (places.size() < 2) return std::nullopt;
     const auto most = std::ranges::max_element(
         places, [](const auto& a, const auto& b) { return a.second < b.second; });
-    mark([&](const auto& report) { return place(report) != most->first; });
+    mark([&](const auto& report) { return in_collective(report) && place(report) != most->first; });
     return late_text(alone);
   }
 
@@ -261,6 +265,9 @@ std::string describe(const PhaseBoard::Reading& reading) {
       return fmt::format("the all-gather of bucket {}, in {}", reading.bucket, where);
     case CollectiveKind::barrier:
     case CollectiveKind::synchronize:
+    case CollectiveKind::split:
+    case CollectiveKind::send:
+    case CollectiveKind::receive:
       return fmt::format("the {}, in {}", to_string(reading.waits_in), where);
     default:
       return fmt::format("the {} of {} values (collective {}), in {}", to_string(reading.waits_in),
