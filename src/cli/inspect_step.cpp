@@ -21,18 +21,17 @@ class Listing final {
       : graph_(graph),
         config_(config),
         ranks_(ranks),
-        step_(parallel_steps(config, graph,
-                             config.shard == ShardMode::hybrid
-                                 ? static_cast<int>(config.shard_group)
-                                 : ranks)),
+        step_(parallel_steps(
+            config, graph,
+            config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks)),
         names_(value_names(step_.steps, graph)),
         last_uses_(step_.steps.last_uses()) {}
 
   [[nodiscard]] Report report() const {
     Report report;
     report.text = fmt::format(
-        "one micro-step on a rank of {}, --shard {}: {} samples, {}; {} ops\n"
-        "  {:>4}  {:<42}  {:<36}  {:<22}  {:>11}  {:>9}  {:>5}\n",
+        "one micro-step on a rank of {}, --shard {}, on CPUs: {} samples, {}; {} ops\n"
+        "  {:>4}  {:<42}  {:<34}  {:<28}  {:>11}  {:>9}  {:>5}\n",
         ranks_, to_string(config_.shard), config_.batch_size, to_string(config_.precision),
         step_.steps.ops.size(), "", "op", "reads", "writes", "shape", "MiB", "until");
     report.json = {{"ops", nlohmann::ordered_json::array()}};
@@ -44,8 +43,9 @@ class Listing final {
   void add(std::size_t index, Report& report) const {
     const StepOp& op = step_.steps.ops[index];
     const bool collective = op.kind >= StepOp::Kind::start_gather;
-    const std::string name = collective ? collective_name(op)
-                                        : fmt::format("{} {}", kind_name(op), subject_of(op, graph_));
+    const std::string name = collective
+                                 ? collective_name(op)
+                                 : fmt::format("{} {}", kind_name(op), subject_of(op, graph_));
     nlohmann::ordered_json entry{{"op", std::string(kind_name(op))},
                                  {"of", collective ? place_of(op) : subject_of(op, graph_)},
                                  {"reads", named(op.reads())},
@@ -55,31 +55,36 @@ class Listing final {
     if (!completed.empty()) entry["completes"] = completed;
     if (collective) {
       entry["collective"] = collective_of(op);
-      entry["bytes"] = unit_bytes(op);
-      report.text += fmt::format("  {:>4}  {:<102}  {:>13.2f}\n", index, name,
+      if (starts(op)) entry["bytes"] = unit_bytes(op);
+      report.text += fmt::format("  {:>4}  {:<106}  {:>13.2f}\n", index, name,
                                  static_cast<double>(unit_bytes(op)) / 0x1p20);
-    } else if (op.writes().empty()) {
-      report.text += fmt::format("  {:>4}  {:<42}  {}\n", index, name, joined(op.reads()));
     }
-    std::string_view reads_of = name;
+    // Of an op that does not fit beside what it writes, that has lines of its own.
     std::string reads = joined(op.reads());
+    std::string reads_of = name;
+    const bool fits = name.size() <= 42 && reads.size() <= 34;
+    if (!collective && (!fits || op.writes().empty())) {
+      report.text += fmt::format("  {:>4}  {:<42}  {}\n", index, name, reads);
+      reads_of.clear();
+      reads.clear();
+    }
     for (const StepValueId id : op.writes()) {
       const auto at = static_cast<std::size_t>(id);
       const StepValue& value = step_.steps.values[at];
       const Shape shape = graph_.nodes()[static_cast<std::size_t>(value.of)].output;
       const bool saved = value.kind == StepValue::Kind::saved;
       report.text += fmt::format(
-          "  {:>4}  {:<42}  {:<36}  {:<22}  {:>11}  {:>9}  {:>5}\n",
+          "  {:>4}  {:<42}  {:<34}  {:<28}  {:>11}  {:>9}  {:>5}\n",
           reads_of.empty() ? std::string() : std::to_string(index), reads_of, reads, names_[at],
           saved ? "" : to_string(shape),
-          saved ? "" : fmt::format("{:.2f}", static_cast<double>(bytes_of(shape)) / 0x1p20),
+          saved ? "" : fmt::format("{:.2f}", static_cast<double>(bytes_of(value)) / 0x1p20),
           last_uses_[at]);
-      reads_of = {};
+      reads_of.clear();
       reads.clear();
       nlohmann::ordered_json written{{"value", names_[at]}, {"last_read_by", last_uses_[at]}};
       if (!saved) {
         written["shape"] = shape.extents();
-        written["bytes"] = bytes_of(shape);
+        written["bytes"] = bytes_of(value);
       }
       entry["writes"].push_back(std::move(written));
     }
@@ -98,18 +103,23 @@ class Listing final {
   [[nodiscard]] std::string joined(const std::vector<StepValueId>& ids) const {
     return fmt::format("{}", fmt::join(named(ids), ", "));
   }
-  /// Of a batch of a value; logits' too, which are fp32 in the engines.
-  [[nodiscard]] std::int64_t bytes_of(const Shape& shape) const {
+  /// Of a batch of a value. Logits are fp32.
+  [[nodiscard]] std::int64_t bytes_of(const StepValue& value) const {
     const bool narrow =
-        config_.precision == Precision::bf16 || config_.precision == Precision::fp16;
+        (config_.precision == Precision::bf16 || config_.precision == Precision::fp16) &&
+        value.of != graph_.logits();
+    const Shape& shape = graph_.nodes()[static_cast<std::size_t>(value.of)].output;
     return config_.batch_size * shape.elements() * (narrow ? 2 : 4);
+  }
+  [[nodiscard]] static bool starts(const StepOp& op) {
+    return op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::start_reduction;
   }
   [[nodiscard]] std::size_t unit_bytes(const StepOp& op) const {
     const bool gathers =
         op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::await_gather;
-    const bool narrow = gathers ? parameter_type(config_) != Precision::fp32 &&
-                                      !step_.in_fp32[op.unit]
-                                : reduce_dtype(config_) != ElementType::f32;
+    const bool narrow = gathers
+                            ? parameter_type(config_) != Precision::fp32 && !step_.in_fp32[op.unit]
+                            : reduce_dtype(config_) != ElementType::f32;
     return step_.sizes[op.unit] * (narrow ? 2 : 4);
   }
   [[nodiscard]] std::string place_of(const StepOp& op) const {
@@ -122,9 +132,7 @@ class Listing final {
     return config_.shard == ShardMode::none ? "all-reduce" : "reduce-scatter";
   }
   [[nodiscard]] std::string collective_name(const StepOp& op) const {
-    const bool starts =
-        op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::start_reduction;
-    return fmt::format("{} the {} of {}", starts ? "start" : "wait for", collective_of(op),
+    return fmt::format("{} the {} of {}", starts(op) ? "start" : "wait for", collective_of(op),
                        place_of(op));
   }
 

@@ -30,8 +30,8 @@ constexpr std::int64_t samples_between_looks = 64;
 
 /// Passes the bytes of a whole file to `use` in pieces, until `stop` is requested. Their CRC-32C.
 template <typename Use>
-std::uint32_t read_pieces(const std::string& path, const std::stop_token& stop, const Use& use) {
-  const Descriptor file = open_input(path);
+std::uint32_t read_pieces(const Descriptor& file, const std::string& path,
+                          const std::stop_token& stop, const Use& use) {
   std::vector<std::byte> buffer(piece_bytes);
   std::uint32_t checksum = 0;
   for (std::uint64_t offset = 0; !stop.stop_requested();) {
@@ -58,10 +58,11 @@ bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::
   const std::string source = shard.directory + "/" + shard.name;
   std::uint32_t checksum = 0;
   {
+    const Descriptor from = open_input(source);
     const Descriptor to(
         ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!to) cannot_write(target, errno);
-    checksum = read_pieces(source, stop, [&](std::span<const std::byte> piece) {
+    checksum = read_pieces(from, source, stop, [&](std::span<const std::byte> piece) {
       if (const int error = write_all(to, piece); error != 0) cannot_write(target, error);
     });
     if (stop.stop_requested()) return false;
@@ -72,7 +73,8 @@ bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::
   const ShardFile copy(target, shard.header);
   if (copy.scan().checksum != shard.checksum) differs(source);
   if (!shard.header.checksums) {
-    const std::uint32_t found = read_pieces(target, stop, [](std::span<const std::byte>) {});
+    const std::uint32_t found =
+        read_pieces(open_input(target), target, stop, [](std::span<const std::byte>) {});
     if (stop.stop_requested()) return false;
     if (found != checksum) differs(source);
     return true;

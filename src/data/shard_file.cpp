@@ -211,7 +211,7 @@ ShardFile::ShardFile(const std::string& path) : implementation_(new Implementati
   Implementation& self = *implementation_;
   self.path = path;
   self.descriptor = open_input(path, "check that it exists and is readable");
-  const std::uint64_t bytes = size_of(self.descriptor, path);
+  const std::uint64_t bytes = size_of(self.descriptor, path, "check that it is readable");
   self.file = h5::open_file(path);
   self.header = read_shard_header(self.file, path, bytes);
   self.open_columns();
@@ -225,7 +225,7 @@ ShardFile::ShardFile(const std::string& path, ShardHeader header)
   self.path = path;
   self.header = std::move(header);
   self.descriptor = open_input(path, "check that it exists and is readable");
-  check_columns(self.header, path, size_of(self.descriptor, path));
+  check_columns(self.header, path, size_of(self.descriptor, path, "check that it is readable"));
   self.open_columns();
   self.make_blocks();
 }

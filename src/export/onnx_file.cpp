@@ -2,6 +2,7 @@
 #include "lockstep/core/little_endian.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/export/formats.hpp"
+#include "lockstep/graph/summary.hpp"
 #include "lockstep/io/protobuf.hpp"
 #include "metadata.hpp"
 #include "onnx_fields.hpp"
@@ -95,11 +96,8 @@ class GraphBuilder final {
   [[nodiscard]] const Node& node_at(ValueId value) const {
     return model_.graph.nodes()[static_cast<std::size_t>(value)];
   }
-  /// Layers have names of their own.
   [[nodiscard]] std::string node_name(ValueId value) const {
-    const Op& op = node_at(value).op;
-    std::string name = layer_name(op);
-    return name == op_name(op) ? fmt::format("{}_{}", name, value) : name;
+    return unique_name(node_at(value).op, value);
   }
   [[nodiscard]] std::string value_name(ValueId value) const {
     if (value == logits_) return "logits";

@@ -71,12 +71,15 @@ class Planner final {
       case StepOp::Kind::gradient:
         compute(backward_seconds_ * work_of(op));
         return sum_norm(op, sizeof(float), 0);
-      case StepOp::Kind::start_gather: return gather(op.unit);
+      case StepOp::Kind::start_gather:
+        return gather(op.unit);
       case StepOp::Kind::await_gather:
         if (first || gathers_in_passes(config_)) wait(gathers_[op.unit]);
         return;
-      case StepOp::Kind::start_reduction: return reduce(op.unit, last);
-      default: return;
+      case StepOp::Kind::start_reduction:
+        return reduce(op.unit, last);
+      default:
+        return;
     }
   }
 
@@ -137,8 +140,8 @@ class Planner final {
   const Graph& graph_;
   int group_;
   ParallelSteps own_;
-  bool has_replicas_;         ///< units are also reduced between groups
-  std::vector<int> gathers_;  ///< by unit: its newest gather
+  bool has_replicas_;           ///< units are also reduced between groups
+  std::vector<int> gathers_;    ///< by unit: its newest gather
   double forward_seconds_ = 0;  ///< per multiply-add
   double backward_seconds_ = 0;
   double computed_ = 0;  ///< seconds since the last action
@@ -178,28 +181,33 @@ double StepPlan::compute_seconds() const noexcept {
 ParallelSteps parallel_steps(const Config& config, const Graph& graph, int shard_group) {
   const ArenaLayout layout =
       lay_out_without_padding(graph, unit_options(config, graph, shard_group).rule);
-  ParallelSteps result{.steps = differentiate(fuse(forward_steps(graph), graph, {}), graph, {}),
-                       .units = step_units(layout, graph),
-                       .sizes = {},
-                       .in_fp32 = {}};
+  const Fusions fusions{.relu_takes_sums = true};
+  ParallelSteps result{
+      .steps = differentiate(fuse(forward_steps(graph), graph, fusions), graph, fusions),
+      .sizes = {},
+      .in_fp32 = {}};
+  if (config.recompute != Recompute::none) result.steps = recompute(std::move(result.steps), graph);
+  StepUnits units = step_units(layout, graph);
   const bool sharded = config.shard != ShardMode::none;
   if (!sharded) {
-    result.units.stays.clear();
+    units.stays.clear();
     for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config))) {
-      result.units.ends.push_back(bucket.end);
+      units.ends.push_back(bucket.end);
       result.sizes.push_back(bucket.size());
     }
-    result.units.stays.resize(result.sizes.size());
+    units.stays.resize(result.sizes.size());
   }
   for (const ArenaUnit& unit : layout.units) {
     result.sizes.push_back(unit.size());
     result.in_fp32.push_back(unit.in_fp32);
   }
-  result.units.gathers = gathers_in_passes(config);
-  result.units.awaits = sharded;
-  result.units.reduces = true;
-  if (!gathers_in_passes(config)) result.units.reductions_in_flight = result.sizes.size();
-  result.steps = shard(std::move(result.steps), graph, result.units);
+  units.gathers = gathers_in_passes(config);
+  units.awaits = sharded;
+  units.reduces = true;
+  if (config.shard == ShardMode::none || config.shard == ShardMode::optimizer) {
+    units.reductions_in_flight = result.sizes.size();
+  }
+  result.steps = shard(std::move(result.steps), graph, units);
   return result;
 }
 

@@ -96,7 +96,8 @@ std::optional<SocketAddress> address_in(const std::string& uri) {
   const std::size_t colon = uri.find(':', begin + scheme.size());
   if (begin == std::string::npos || colon == std::string::npos) return std::nullopt;
   const std::size_t host = begin + scheme.size();
-  const auto port = parse_number<std::uint16_t>(uri.substr(colon + 1));
+  const std::size_t end = uri.find_first_not_of("0123456789", colon + 1);
+  const auto port = parse_number<std::uint16_t>(uri.substr(colon + 1, end - colon - 1));
   return port ? parse_address(uri.substr(host, colon - host), *port) : std::nullopt;
 }
 
@@ -157,8 +158,7 @@ const char* launch_advice(Launcher launcher) noexcept {
   constexpr std::array advice{
       "start with srun --mpi=pmix or mpirun",
       "start with srun --mpi=pmix (srun --mpi=list shows what Slurm has), or with the mpirun of "
-      "the "
-      "MPI this program was built with",
+      "the MPI this program was built with",
       "start with the mpirun of the MPI this program was built with (lockstep bench and ldd show "
       "which), or with srun --mpi=pmix"};
   return advice[static_cast<std::size_t>(launcher)];

@@ -16,7 +16,8 @@ bool is_outside_steps(Phase phase) noexcept {
 std::string_view to_string(Phase phase) noexcept {
   constexpr std::array names{"start-up", "data",       "forward", "backward", "communication",
                              "update",   "evaluation", "save",    "checks",   "end"};
-  return names[static_cast<std::size_t>(phase)];
+  const auto index = static_cast<std::size_t>(phase);  // may be of a damaged report
+  return index < names.size() ? names[index] : "";
 }
 
 void PhaseBoard::enter(Phase phase) noexcept {

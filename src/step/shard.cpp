@@ -17,12 +17,13 @@ class Sharding final {
 
   StepGraph run() {
     for (StepOp& op : std::exchange(steps_.ops, {})) {
-      if (op.kind == StepOp::Kind::loss_gradient) begin_backward();
+      const bool begins = op.kind == StepOp::Kind::loss_gradient;
       enter_units_of(op);
       for (const ParameterId id : op.completes) {
         filled_ = std::max(filled_, units_.filled_after[at(id)]);
       }
       steps_.ops.push_back(std::move(op));
+      if (begins) begin_backward();
       if (units_.reduces) reduce();
     }
     if (units_.reduces) {
@@ -51,7 +52,8 @@ class Sharding final {
 
   void enter_units_of(const StepOp& op) {
     if (!units_.gathers && (!units_.awaits || in_backward_)) return;
-    const bool uses = op.kind == StepOp::Kind::forward || op.kind == StepOp::Kind::again ||
+    // An op that is computed again uses what its lowering has kept of the parameters.
+    const bool uses = op.kind == StepOp::Kind::forward ||
                       (op.kind == StepOp::Kind::gradient && op.gradient.reads_parameters);
     if (!uses) return;
     for (const ParameterId id : graph_.nodes()[at(op.node)].parameters) {

@@ -1,5 +1,7 @@
 #include "lockstep/step/step_text.hpp"
 
+#include "lockstep/graph/summary.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,9 +12,7 @@ namespace lockstep {
 namespace {
 
 std::string node_name(const Graph& graph, ValueId node) {
-  const Op& op = graph.nodes()[static_cast<std::size_t>(node)].op;
-  std::string name = layer_name(op);
-  return name == op_name(op) ? fmt::format("{}_{}", name, node) : name;
+  return unique_name(graph.nodes()[static_cast<std::size_t>(node)].op, node);
 }
 
 }  // namespace

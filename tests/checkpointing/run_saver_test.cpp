@@ -3,6 +3,7 @@
 #include "io/temporary_directory.hpp"
 #include "lockstep/checkpointing/run_saver.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train/train_rig.hpp"
 

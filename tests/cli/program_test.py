@@ -124,6 +124,35 @@ def benchmarking(folder):
     expect(result["input"] == "batch" and result["images_per_second"] > 0, "bench step --input batch --json")
 
 
+def listing_a_step(network):
+    """What a rank computes and sends can be read from the list of ops."""
+    command = ["inspect", *network, "--step", "--ranks", "4", "--shard-group", "2"]
+    listed = {mode: json.loads(check(LOCKSTEP, [*command, "--shard", mode, "--json"], 0))["step"]["ops"]
+              for mode in ("none", "optimizer", "grad", "full", "hybrid")}
+    computed = {mode: [op for op in ops if "collective" not in op] for mode, ops in listed.items()}
+    names = [(op["op"], op["of"]) for op in computed["none"]]
+    expect(names[0] == ("forward", "flatten_1") and ("weight gradient", "fc1") in names, f"the ops of an mlp: {names}")
+    expect(all([(op["op"], op["of"]) for op in ops] == names for ops in computed.values()), "all modes compute the same ops")
+    for mode, ops in listed.items():
+        written = {"input_0"}
+        for index, op in enumerate(ops):
+            expect(set(op["reads"]) <= written, f"{mode}: op {index} reads what an earlier op wrote: {op}")
+            for value in op["writes"]:
+                last = max((i for i, other in enumerate(ops) if value["value"] in other["reads"]), default=0)
+                expect(value["last_read_by"] == last, f"{mode}: {value} is last read by op {last}")
+                written.add(value["value"])
+        sent = [(op["op"], op["collective"], op["of"]) for op in ops if "collective" in op]
+        expect({kind for _, kind, _ in sent} == {"all-reduce"} if mode == "none" else {"all-gather", "reduce-scatter"}, f"{mode}: {sent}")
+        for starts, waits in (("start of a reduction", "wait for a reduction"), ("start of a gather", "wait for a gather")):
+            started = [of for op, _, of in sent if op == starts]
+            if mode in ("full", "hybrid") or starts == "start of a reduction":
+                expect(started and started == [of for op, _, of in sent if op == waits], f"{mode}: each {starts} is awaited: {sent}")
+            else:
+                expect(not started, f"{mode}: passes gather nothing: {sent}")
+    print_of = check(LOCKSTEP, [*command, "--shard", "full"], 0)
+    expect("start the all-gather of unit 0" in print_of and "weight gradient fc1" in print_of, f"a table: {print_of}")
+
+
 def inspecting(folder):
     data = folder / "one"
     printed = json.loads(check(LOCKSTEP, ["inspect", data, "--verify", "--json"], 0))
@@ -197,6 +226,7 @@ def inspecting(folder):
         value = {"model": "mlp", "engine": "cpu"}.get(name, default)  # the help shows an empty default as none
         check(LOCKSTEP, ["inspect", data, f"--{name}={value}"], 64, says=[f"--{name} ", "the path"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
+    listing_a_step(options)
     # Scratch memory grows with the number of threads. It is computed for the requested number, with and without --engine.
     network = ["--model", "mini-resnet", "--image-size", "32", "--conv-algorithm", "direct", "--threads", "64", "--ranks", "1"]
     alone, beside = (json.loads(check(LOCKSTEP, ["inspect", *network, *more, "--json"], 0))["memory"][0]["activation_bytes"]

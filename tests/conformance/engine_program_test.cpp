@@ -457,3 +457,24 @@ BOOST_AUTO_TEST_CASE(batches_of_the_wrong_size_are_refused) {
     BOOST_CHECK_THROW(static_cast<void>(engine.compile_training(0)), Error);
   });
 }
+
+// The engine's own graph says what is frozen.
+BOOST_AUTO_TEST_CASE(a_program_for_another_size_leaves_frozen_layers_out_of_backward) {
+  for (const Candidate& candidate : candidates()) {
+    BOOST_TEST_CONTEXT(candidate.name) {
+      Graph frozen = pooled_network(12, 12);
+      for (const ParameterId id : {0, 1, 2}) frozen.set_lr_scale(id, 0);  // conv1 and bn1
+      const auto engine = candidate.make(frozen);
+      load(*engine, oracle::random_state(frozen, 3));
+      const Graph other = pooled_network(12, 12);
+      const EngineBatch batch(*engine, oracle::random_problem(frozen, 4, 1));
+      const auto names = [&](const Graph* graph) {
+        std::vector<std::string> result;
+        const auto program = engine->compile({.batch_size = 4, .training = true, .graph = graph});
+        for (const StepTime& step : program->time_steps(batch.batch())) result.push_back(step.name);
+        return result;
+      };
+      BOOST_TEST(names(&other) == names(nullptr), boost::test_tools::per_element());
+    }
+  }
+}

@@ -12,7 +12,7 @@ GATES = {
     "JSON's library is included by core/json.hpp only": (r"include <nlohmann/(?!json_fwd\.hpp)", {"include/lockstep/core/json.hpp"}),
     "JSON is parsed by core/json only": (r"[jJ]son::(parse|accept|sax_parse|from_(?!cbor))", set()),
     # A rank's message to others of its job, flat, which may hold bytes and infinities.
-    "CBOR is between ranks only": (r"from_cbor", {"src/checkpoint/training_state_text.cpp"}),
+    "CBOR is between ranks only": (r"from_cbor", {"src/checkpoint/checkpoint_format.cpp"}),
     # The bar of `pack` is the program's own; a kernel's assertion cannot call the library.
     "commands print by core/print only": (r"fmt::print\(|std::c(out|err)\b|\b(printf|fprintf|fputs|puts|putchar)\(",
                                           {"src/cli/pack_output.cpp", "src/engine/gpu/kernels/vector_io.hpp",

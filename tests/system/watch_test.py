@@ -23,6 +23,7 @@ class Terminal:
                        env=shell, check=True, timeout=SECONDS)
 
     def __enter__(self):
+        self.raw.touch()
         self.tmux("pipe-pane", f"cat >>{shlex.quote(str(self.raw))}")
         return self
 

@@ -113,6 +113,8 @@ enum class CheckpointUse {
 class CheckpointReader final {
  public:
   CheckpointReader(const FilePath& path, CheckpointUse use);
+  CheckpointReader(CheckpointReader&&) = default;
+  CheckpointReader& operator=(CheckpointReader&&) = default;
 
   [[nodiscard]] const CheckpointInfo& info() const noexcept { return info_; }
   struct Tensor {

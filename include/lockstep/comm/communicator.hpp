@@ -119,7 +119,7 @@ class Communicator {
   /// Starts a message to another rank, which receives it with the same count and type; the rules of
   /// start_all_reduce hold for the buffer. The messages from one rank to another arrive in the
   /// order of their starts. Any number may be in flight, in both directions. A send may end only
-  /// when it is received: ranks that send to each other start both messages before they wait.
+  /// when it is received: ranks that send to each other start both messages before any other call.
   /// Error(internal) if `to` is this rank.
   [[nodiscard]] virtual Request start_send_buffer(ConstBuffer buffer, int to) = 0;
   [[nodiscard]] virtual Request start_receive_buffer(MutableBuffer buffer, int from) = 0;
@@ -139,7 +139,7 @@ class Communicator {
 
   /// Collective. Makes a communicator, with this one's transport, over the ranks with the same
   /// `color`, which is not negative. They are ordered by `key`, then by their rank here. It may
-  /// outlive this one.
+  /// outlive this one. Nothing may be in flight meanwhile; all its ranks destroy it together.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   template <typename T>

@@ -10,7 +10,7 @@ namespace lockstep {
 /// of agreement.cpp) use the host's communicator.
 ///
 /// Messages are in that order too: one that is sent between two collectives of both ranks must be
-/// received between the same two.
+/// received between the same two, and all messages of a rank end in the order of their starts.
 ///
 /// wait() returns once the result is ordered before later work in the compute stream; test()
 /// returns true once the result is available. After an Error, no further collective is possible.

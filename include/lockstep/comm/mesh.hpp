@@ -37,7 +37,7 @@ class Mesh final {
 };
 
 /// The axes of data parallelism: every rank has samples of its own. Shard groups have `group_size`
-/// ranks, which divides `ranks`. Without --shard they have one rank, without hybrid all.
+/// ranks, which divides `ranks`; without hybrid sharding, all.
 [[nodiscard]] inline Mesh data_mesh(int ranks, int group_size) {
   return Mesh({{replica_axis, ranks / group_size}, {shard_axis, group_size}});
 }

@@ -97,8 +97,8 @@ class OptionTable final {
   }
 
   /// The same; `spec` is what else there is to say than name and help.
-  template <typename T>
-  OptionTable& add(T Struct::*member, const char* name, const char* help, OptionSpec spec = {}) {
+  template <typename T, typename Owner>
+  OptionTable& add(T Owner::*member, const char* name, const char* help, OptionSpec spec = {}) {
     spec.name = name;
     spec.help = help;
     return add(member, spec);

@@ -41,11 +41,10 @@ struct StepPlanOptions {
   double images_per_second = 0;
 };
 
-/// A rank's micro-step with its collectives, as an engine without fusions lists it. Units are those
-/// of --shard, or the buckets of gradients that are reduced together.
+/// A rank's micro-step with its collectives, as the engine for CPUs computes it. Units are those of
+/// --shard, or the buckets of gradients that are reduced together.
 struct ParallelSteps {
   StepGraph steps;
-  StepUnits units;
   std::vector<std::size_t> sizes;  ///< by unit, in values
   std::vector<bool> in_fp32;       ///< by unit: gathered in fp32 whatever the parameters' type
 };

@@ -8,8 +8,7 @@
 namespace lockstep {
 
 /// Wraps a communicator and reports to the board what it waits for. Nonblocking collectives count
-/// as buckets of the step,
-/// messages as neither buckets nor collectives.
+/// as buckets of the step, messages as neither buckets nor collectives.
 class WatchedCommunicator final : public ForwardingCommunicator {
  public:
   /// Both references must outlive it.

@@ -32,7 +32,8 @@ CpuProgram::~CpuProgram() {
 
 void CpuProgram::lower_all() {
   const Graph& graph = graph_of(options_, state_->graph);
-  const StepGraph steps = make_steps(graph, options_, state_->arena,
+  // Of the engine's graph, which says what is frozen; another's has the same nodes.
+  const StepGraph steps = make_steps(state_->graph, options_, state_->arena,
                                      {.fusions = {.relu_takes_sums = true},
                                       .recomputes = state_->recomputes,
                                       .awaits_units = true});

@@ -16,7 +16,7 @@ class ReluLowering final : public Lowering {
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const Tensor output = builder.value(*op.output);
     const ArrivedGradient arrived = builder.arrived_gradient(op, output.desc(), "gradient of relu");
-    const Tensor target = arrived.target.value_or(builder.make(output.desc()));
+    const Tensor target = arrived.target ? *arrived.target : builder.make(output.desc());
     std::vector<Tensor> touched{output, arrived.first, target};
     if (arrived.second) touched.push_back(*arrived.second);
     builder.emit(std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{

@@ -68,6 +68,7 @@ class NormLowering final : public Lowering {
     if (!sums.is_fixed || added || incoming.second) {
       emit_parameter_gradients(builder, incoming, saved, sums, added);
     }
+    for (const ParameterId id : node_.parameters) builder.complete(id);  // before the data gradient
     emit_norm_share(builder, node_, extent_, sums);
     if (added) emit_norm_share(builder, *added_, extent_, *added);
 

@@ -58,7 +58,8 @@ void DeviceProgram::lower_all() {
                         .pools = [](const PoolOptions& options) {
                           return pools_with_norm(options.kernel, options.stride, options.padding);
                         }};
-  const StepGraph steps = make_steps(graph, options_, arena, {.fusions = fusions});
+  // Of the engine's graph, which says what is frozen; another's has the same nodes.
+  const StepGraph steps = make_steps(state_->graph, options_, arena, {.fusions = fusions});
   ProgramBuilder builder(*state_, statistics_, steps, options_);
   const DataType type = state_->type;
 

@@ -59,6 +59,7 @@ class PooledNormLowering final : public Lowering {
                    pooled_norm_backward_sums(context.stream(), type, extent, incoming(context),
                                              target.at(context), context.at(workspace));
                  });
+    for (const ParameterId id : node_.parameters) builder.complete(id);  // before the data gradient
     if (!op.results[0]) return;
     emit_norm_share(builder, node_, norm_extent, sums);
     const Tensor dx = builder.make_like(op_.input);

@@ -29,7 +29,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       state_(state),
       statistics_(statistics),
       lowering_(graph(), steps),
-      needs_gradient_(lockstep::needs_gradient(graph())),
+      needs_gradient_(lockstep::needs_gradient(state.graph)),
       working_(state.arena.layout().units.size()),
       group_ends_(group_ends(state.arena.layout(), options)) {}
 

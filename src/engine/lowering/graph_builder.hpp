@@ -47,6 +47,7 @@ class GraphBuilder {
   // Values. While an op is lowered, its operands have tensors.
   [[nodiscard]] const Tensor& value(StepValueId id) {
     if (again_[at(id)]) compute_again(*again_[at(id)]);
+    assert(tensors_[at(id)].has_value());
     return *tensors_[at(id)];
   }
   void set_value(StepValueId id, Tensor tensor) {

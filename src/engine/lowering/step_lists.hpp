@@ -15,7 +15,6 @@ namespace lockstep {
 template <typename Step>
 class StepLists final {
  public:
-  [[nodiscard]] bool in_backward() const noexcept { return in_backward_; }
   void begin_backward() noexcept { in_backward_ = true; }
 
   /// A new buffer; it is live from the next step on.

@@ -16,7 +16,8 @@ OpDefinition Input::define(const OpInputs& in) const {
 }
 
 OpDefinition BatchNorm::define(const OpInputs& in) const {
-  const auto& [name, eps, momentum, zero_init_weight, drop] = options;
+  const std::string& name = options.name;
+  const StochasticDepth& drop = options.drop;
   if (in.shapes[0].rank() != 3) {
     fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", name, to_string(in.shapes[0]));
   }
@@ -38,14 +39,14 @@ OpDefinition BatchNorm::define(const OpInputs& in) const {
     return RunningStatistic{.name = name + suffix,
                             .channels = channels,
                             .initial_value = initial,
-                            .momentum = momentum};
+                            .momentum = options.momentum};
   };
   return {.output = in.shapes[0],
-          .parameters = {vector(".weight",
-                                zero_init_weight ? Initialization::zeros : Initialization::ones),
+          .parameters = {vector(".weight", options.zero_init_weight ? Initialization::zeros
+                                                                    : Initialization::ones),
                          vector(".bias", Initialization::zeros)},
           .statistics = {statistic(".running_mean", 0), statistic(".running_var", 1)},
-          .function = fmt::format(" e{:.17g}", eps)};
+          .function = fmt::format(" e{:.17g}", options.eps)};
 }
 
 OnnxOp BatchNorm::onnx() const {

@@ -44,9 +44,11 @@ struct DeviceFault {
   std::size_t waiting = 0;  ///< number of devices that have reached it and not completed it
 };
 
-/// Whether the host waits for the device, so that its counts are up to date.
+/// Whether the host waits for the device, so that its counts are up to date. Messages are not
+/// counted, so a wait for one says nothing about them.
 bool is_known(const RankReport& report) noexcept {
-  return report.present() && report.waits() && report.reading.device.awaited;
+  return report.present() && report.waits() && report.reading.device.awaited &&
+         !is_message(report.reading.waits_in);
 }
 
 std::uint64_t completed_by(const RankReport* report) noexcept {
