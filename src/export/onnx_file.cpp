@@ -114,9 +114,9 @@ class GraphBuilder final {
   void add_op(const OnnxOp& call, ValueId value) {
     NodeFields fields{
         .name = node_name(value), .op_type = call.type, .inputs = {}, .output = value_name(value)};
-    for (const auto& [name, content] : call.attributes) {
-      fields.attributes.push_back(
-          std::visit([&](const auto& each) { return attribute(name, each); }, content));
+    for (const auto& given : call.attributes) {
+      fields.attributes.push_back(std::visit(
+          [&](const auto& content) { return attribute(given.first, content); }, given.second));
     }
     for_each_input(node_at(value).op,
                    [&](ValueId input) { fields.inputs.push_back(value_name(input)); });

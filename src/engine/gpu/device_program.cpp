@@ -17,6 +17,18 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size) {
           .target_threshold = loss.rule.target_threshold};
 }
 
+/// Of the engine's graph, which says what is frozen; another size's has the same nodes.
+StepGraph steps_of(const EngineState& state, const ProgramOptions& options) {
+  // A norm cannot compute another one's parameter gradients if parameters are available only during
+  // their own unit's steps.
+  const ParameterArena& arena = state.arena;
+  const Fusions fusions{.pairs_norms = arena.holds_parameters() && arena.holds_gradients(),
+                        .pools = [](const PoolOptions& pool) {
+                          return pools_with_norm(pool.kernel, pool.stride, pool.padding);
+                        }};
+  return make_steps(state.graph, options, arena, {.fusions = fusions});
+}
+
 }  // namespace
 
 DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
@@ -51,15 +63,7 @@ DeviceProgram::~DeviceProgram() {
 
 void DeviceProgram::lower_all() {
   const Graph& graph = graph_of(options_, state_->graph);
-  // A norm cannot compute another one's parameter gradients if parameters are available only during
-  // their own unit's steps.
-  const ParameterArena& arena = state_->arena;
-  const Fusions fusions{.pairs_norms = arena.holds_parameters() && arena.holds_gradients(),
-                        .pools = [](const PoolOptions& options) {
-                          return pools_with_norm(options.kernel, options.stride, options.padding);
-                        }};
-  // Of the engine's graph, which says what is frozen; another's has the same nodes.
-  const StepGraph steps = make_steps(state_->graph, options_, arena, {.fusions = fusions});
+  const StepGraph steps = steps_of(*state_, options_);
   ProgramBuilder builder(*state_, statistics_, steps, options_);
   const DataType type = state_->type;
 
