@@ -3,10 +3,10 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 namespace lockstep {
@@ -22,12 +22,9 @@ std::string file_name(std::int64_t step) {
 /// nullopt if `name` is not a checkpoint name.
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
-  const char* begin = name.data() + prefix.size();
-  const char* end = name.data() + name.size() - suffix.size();
-  std::int64_t step = 0;
-  const auto [stop, error] = std::from_chars(begin, end, step);
-  if (error != std::errc() || stop != end || step < 0 || file_name(step) != name)
-    return std::nullopt;
+  const auto step = parse_number<std::int64_t>(
+      std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - suffix.size()));
+  if (!step || *step < 0 || file_name(*step) != name) return std::nullopt;
   return step;
 }
 

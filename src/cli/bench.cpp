@@ -31,11 +31,10 @@ OptionTable<BenchOptions> bench_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<BenchOptions> table;
   table.group("Every page")
-      .add(&BenchOptions::steps, {.name = "steps", .help = "measured repetitions", .min = 1})
-      .add(&BenchOptions::warmup,
-           {.name = "warmup", .help = "unmeasured repetitions before them", .min = 0})
+      .add(&BenchOptions::steps, "steps", "measured repetitions", {.min = 1})
+      .add(&BenchOptions::warmup, "warmup", "unmeasured repetitions before them", {.min = 0})
       .add(&BenchOptions::config, train, {{.name = "threads"}})
-      .add(&BenchOptions::json, {.name = "json", .help = "print one JSON object"});
+      .add(&BenchOptions::json, "json", "print one JSON object");
   table.group("step, ops and checkpoint")
       .add(&BenchOptions::config, train,
            {{.name = "model"},
@@ -67,17 +66,15 @@ OptionTable<BenchOptions> bench_options() {
             {.name = "shard"},
             {.name = "shard-group"},
             {.name = "optimizer"}})
-      .add(&BenchOptions::input,
-           {.name = "input",
-            .help = "batch: the same generated batch every step; loader: each batch from the "
-                    "loader; jpeg: likewise, from generated JPEG files",
-            .choices = {"batch", "loader", "jpeg"}});
+      .add(&BenchOptions::input, "input",
+           "batch: the same generated batch every step; loader: each batch from the "
+           "loader; jpeg: likewise, from generated JPEG files",
+           {.choices = {"batch", "loader", "jpeg"}});
   table.group("loader").add(
       &BenchOptions::config, train,
       {{.name = "data", .help = "directory of shards to read"},
        {.name = "auto-augment", .help = "automatic augmentation, after a random crop and flip"}});
-  table.group("checkpoint")
-      .add(&BenchOptions::directory, {.name = "directory", .help = "directory to write to"});
+  table.group("checkpoint").add(&BenchOptions::directory, "directory", "directory to write to");
   return table;
 }
 

@@ -23,8 +23,8 @@ struct CompareArguments {
 OptionTable<CompareArguments> compare_options() {
   OptionTable<CompareArguments> table;
   table.group("Result")
-      .add(&CompareArguments::csv, {.name = "csv", .help = "print CSV"})
-      .add(&CompareArguments::json, {.name = "json", .help = "print one JSON object"});
+      .add(&CompareArguments::csv, "csv", "print CSV")
+      .add(&CompareArguments::json, "json", "print one JSON object");
   return table;
 }
 

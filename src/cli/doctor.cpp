@@ -60,14 +60,10 @@ OptionTable<DoctorArguments> doctor_options() {
       {{.name = "watchdog-interface",
         .help = "network of the run's watchdog, of which each node is tried: as for train"}});
   table.group("How")
-      .add(&DoctorArguments::timeout,
-           {.name = "timeout",
-            .help = "limit for MPI to start, and for each answer of a rank",
-            .unit = "seconds",
-            .min = 0,
-            .max = 86400,
-            .above_min = true})
-      .add(&DoctorArguments::json, {.name = "json", .help = "print one JSON object"});
+      .add(&DoctorArguments::timeout, "timeout",
+           "limit for MPI to start, and for each answer of a rank",
+           {.unit = "seconds", .min = 0, .max = 86400, .above_min = true})
+      .add(&DoctorArguments::json, "json", "print one JSON object");
   return table;
 }
 

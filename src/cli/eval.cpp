@@ -37,10 +37,9 @@ OptionTable<EvalArguments> eval_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<EvalArguments> table;
   table.group("What")
-      .add(&EvalArguments::checkpoint,
-           {.name = "checkpoint", .help = "checkpoint, or an HDF5 file with only /model"})
+      .add(&EvalArguments::checkpoint, "checkpoint", "checkpoint, or an HDF5 file with only /model")
       .add(&EvalArguments::data, as_for_train("data", "directory of shards to evaluate on"))
-      .add(&EvalArguments::split, {.name = "split", .help = "split of --data to evaluate"})
+      .add(&EvalArguments::split, "split", "split of --data to evaluate")
       .add(&EvalArguments::ema, "auto",
            {.name = "ema",
             .help = "evaluate the average of the weights, /ema; auto: if the file has one"})
@@ -58,15 +57,10 @@ OptionTable<EvalArguments> eval_options() {
       .add(&EvalArguments::std,
            as_for_train("std", "channel standard deviations, comma-separated; empty: as --mean"));
   table
-      .add(&EvalArguments::eval_crop_ratio, {.name = "eval-crop-ratio",
-                                             .help = "as for train; 0: that of the training run",
-                                             .min = 0,
-                                             .max = 1})
-      .add(&EvalArguments::eval_resize, {.name = "eval-resize",
-                                         .help = "as for train; 0: that of the training run",
-                                         .unit = "pixels",
-                                         .min = 0,
-                                         .max = train.spec("eval-resize").max})
+      .add(&EvalArguments::eval_crop_ratio, "eval-crop-ratio",
+           "as for train; 0: that of the training run", {.min = 0, .max = 1})
+      .add(&EvalArguments::eval_resize, "eval-resize", "as for train; 0: that of the training run",
+           {.unit = "pixels", .min = 0, .max = train.spec("eval-resize").max})
       .add(&EvalArguments::eval_interpolation, "run",
            {.name = "eval-interpolation",
             .help = "as for train; run: that of the training run",
@@ -78,24 +72,20 @@ OptionTable<EvalArguments> eval_options() {
             .choices = train.spec("precision").choices})
       .add(&EvalArguments::device, as_for_train("device"))
       .add(&EvalArguments::decode, as_for_train("decode"))
-      .add(&EvalArguments::conv_algorithm,
-           {.name = "conv-algorithm",
-            .help = "3x3 convolutions on CPUs; run: as in the training run",
-            .choices = {"run", "direct"}})
+      .add(&EvalArguments::conv_algorithm, "conv-algorithm",
+           "3x3 convolutions on CPUs; run: as in the training run", {.choices = {"run", "direct"}})
       .add(&EvalArguments::batch_size, as_for_train("batch-size", "samples per rank", 1))
       .add(&EvalArguments::threads, as_for_train("threads"))
       .add(&EvalArguments::loader_threads, as_for_train("loader-threads"));
   table.group("Result")
-      .add(&EvalArguments::per_class,
-           {.name = "per-class", .help = "print samples and top-1 of each class"})
-      .add(&EvalArguments::confusion, {.name = "confusion",
-                                       .help = "CSV file for the confusion matrix: a row for each "
-                                               "true class, a column for each predicted class"})
-      .add(&EvalArguments::predictions,
-           {.name = "predictions", .help = "HDF5 file for the logits and label of every sample"})
-      .add(&EvalArguments::overwrite,
-           {.name = "overwrite", .help = "replace --confusion and --predictions"})
-      .add(&EvalArguments::json, {.name = "json", .help = "print one JSON object"});
+      .add(&EvalArguments::per_class, "per-class", "print samples and top-1 of each class")
+      .add(&EvalArguments::confusion, "confusion",
+           "CSV file for the confusion matrix: a row for each "
+           "true class, a column for each predicted class")
+      .add(&EvalArguments::predictions, "predictions",
+           "HDF5 file for the logits and label of every sample")
+      .add(&EvalArguments::overwrite, "overwrite", "replace --confusion and --predictions")
+      .add(&EvalArguments::json, "json", "print one JSON object");
   return table;
 }
 

@@ -48,25 +48,21 @@ struct ExportArguments {
 OptionTable<ExportArguments> export_options() {
   OptionTable<ExportArguments> table;
   table.group("File")
-      .add(&ExportArguments::format,
-           {.name = "format",
-            .help = "torchvision: a state dict for torch.load; safetensors: the same tensors; "
-                    "onnx: the network up to its logits, opset 17",
-            .choices = {"torchvision", "safetensors", "onnx"}})
+      .add(&ExportArguments::format, "format",
+           "torchvision: a state dict for torch.load; safetensors: the same tensors; "
+           "onnx: the network up to its logits, opset 17",
+           {.choices = {"torchvision", "safetensors", "onnx"}})
       .add(&ExportArguments::ema, "auto",
            {.name = "ema",
             .help = "export the average of the weights, /ema; auto: if the file has one"})
-      .add(&ExportArguments::output, {.name = "output", .help = "file to write"})
-      .add(&ExportArguments::overwrite,
-           {.name = "overwrite", .help = "replace --output if it exists"});
+      .add(&ExportArguments::output, "output", "file to write")
+      .add(&ExportArguments::overwrite, "overwrite", "replace --output if it exists");
   table.group("For --format onnx")
-      .add(&ExportArguments::fold_batch_norm,
-           {.name = "fold-batch-norm",
-            .help = "make batch norms part of the convolutions before them"})
-      .add(&ExportArguments::include_normalization,
-           {.name = "include-normalization",
-            .help = "the input is pixels from 0 to 255, as floats; without it, (pixel / 255 - "
-                    "mean) / std"});
+      .add(&ExportArguments::fold_batch_norm, "fold-batch-norm",
+           "make batch norms part of the convolutions before them")
+      .add(&ExportArguments::include_normalization, "include-normalization",
+           "the input is pixels from 0 to 255, as floats; without it, (pixel / 255 - "
+           "mean) / std");
   table.group("Network").add(
       &ExportArguments::config, train_options(),
       {{.name = "model", .help = "network; empty: the checkpoint's"},
@@ -80,8 +76,7 @@ OptionTable<ExportArguments> export_options() {
        {.name = "mean",
         .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's"},
        {.name = "std", .help = "channel standard deviations, comma-separated; empty: as --mean"}});
-  table.group("Result").add(&ExportArguments::json,
-                            {.name = "json", .help = "print one JSON object"});
+  table.group("Result").add(&ExportArguments::json, "json", "print one JSON object");
   return table;
 }
 

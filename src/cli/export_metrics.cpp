@@ -17,9 +17,9 @@ struct ExportMetricsArguments {
 OptionTable<ExportMetricsArguments> export_metrics_options() {
   OptionTable<ExportMetricsArguments> table;
   table.group("Result")
-      .add(&ExportMetricsArguments::csv, {.name = "csv", .help = "print CSV, the only format"})
-      .add(&ExportMetricsArguments::event,
-           {.name = "event", .help = "print only events of this kind, such as step or eval"});
+      .add(&ExportMetricsArguments::csv, "csv", "print CSV, the only format")
+      .add(&ExportMetricsArguments::event, "event",
+           "print only events of this kind, such as step or eval");
   return table;
 }
 

@@ -43,16 +43,13 @@ struct InspectArguments {
 
 void add_path_options(OptionTable<InspectArguments>& table) {
   table.group("Paths")
-      .add(&InspectArguments::verify, {.name = "verify",
-                                       .help = "read everything and compare every checksum, which "
-                                               "finds damage (not forgery: --manifest)"})
-      .add(&InspectArguments::manifest,
-           {.name = "manifest",
-            .help = "print the SHA-256 sums of the files, for sha256sum -c and to be signed"})
-      .add(&InspectArguments::output,
-           {.name = "output", .help = "with --manifest: write them to this file"})
-      .add(&InspectArguments::overwrite,
-           {.name = "overwrite", .help = "replace --output if it exists"});
+      .add(&InspectArguments::verify, "verify",
+           "read everything and compare every checksum, which "
+           "finds damage (not forgery: --manifest)")
+      .add(&InspectArguments::manifest, "manifest",
+           "print the SHA-256 sums of the files, for sha256sum -c and to be signed")
+      .add(&InspectArguments::output, "output", "with --manifest: write them to this file")
+      .add(&InspectArguments::overwrite, "overwrite", "replace --output if it exists");
 }
 
 OptionTable<InspectArguments> inspect_options() {
@@ -68,11 +65,9 @@ OptionTable<InspectArguments> inspect_options() {
             {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 1}})
-      .add(&InspectArguments::ranks,
-           {.name = "ranks",
-            .help = "ranks of a run: also show what each keeps and sends, by --shard; 0: do not",
-            .min = 0,
-            .max = 1'000'000})
+      .add(&InspectArguments::ranks, "ranks",
+           "ranks of a run: also show what each keeps and sends, by --shard; 0: do not",
+           {.min = 0, .max = 1'000'000})
       .add(&InspectArguments::config, train,
            {{.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
             {.name = "precision"},
@@ -92,22 +87,18 @@ OptionTable<InspectArguments> inspect_options() {
              .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"},
             {.name = "shard-group",
              .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"}})
-      .add(&InspectArguments::engine,
-           {.name = "engine",
-            .help = "cpu: also show which algorithm computes each convolution, and the measured "
-                    "times; gpu: predict a step's kernels"})
-      .add(&InspectArguments::gpu,
-           {.name = "gpu", .help = "with --engine gpu: a100, h100, h200 or b200"})
-      .add(&InspectArguments::step,
-           {.name = "step",
-            .help = "list the ops of a rank's micro-step: what each reads, writes and sends (with "
-                    "--ranks, --shard, --batch-size, --precision)"})
+      .add(&InspectArguments::engine, "engine",
+           "cpu: also show which algorithm computes each convolution, and the measured "
+           "times; gpu: predict a step's kernels")
+      .add(&InspectArguments::gpu, "gpu", "with --engine gpu: a100, h100, h200 or b200")
+      .add(&InspectArguments::step, "step",
+           "list the ops of a rank's micro-step: what each reads, writes and sends (with "
+           "--ranks, --shard, --batch-size, --precision)")
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},
             {.name = "recompute"},
             {.name = "threads", .help = "compute threads per rank; 0: one per core"}});
-  table.group("Result").add(&InspectArguments::json,
-                            {.name = "json", .help = "print one JSON object"});
+  table.group("Result").add(&InspectArguments::json, "json", "print one JSON object");
   return table;
 }
 

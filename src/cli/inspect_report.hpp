@@ -42,7 +42,8 @@ struct MemoryQuestion {
 /// shard_group). Activations and gathered units are those of the CPU engine.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
-/// The list of ops of one rank's micro-step, with the configuration's collectives.
+/// The list of ops of one rank's micro-step, with the configuration's collectives. Error(usage) if
+/// CPUs do not compute in its precision.
 [[nodiscard]] Report inspect_step(const Graph& graph, const Config& config, int ranks);
 
 /// Table of the algorithm of each convolution with the config's precision, threads and batch size.

@@ -42,10 +42,12 @@ class Listing final {
  private:
   void add(std::size_t index, Report& report) const {
     const StepOp& op = step_.steps.ops[index];
-    const bool collective = op.kind >= StepOp::Kind::start_gather;
+    const bool collective = op.is_collective();
+    const bool sums = sums_over_ranks(op, config_, graph_);
     const std::string name = collective
                                  ? collective_name(op)
-                                 : fmt::format("{} {}", kind_name(op), subject_of(op, graph_));
+                                 : fmt::format("{} {}{}", kind_name(op), subject_of(op, graph_),
+                                               sums ? ", with a sum over ranks" : "");
     nlohmann::ordered_json entry{{"op", std::string(kind_name(op))},
                                  {"of", collective ? place_of(op) : subject_of(op, graph_)},
                                  {"reads", named(op.reads())},
@@ -53,6 +55,7 @@ class Listing final {
     std::vector<std::string> completed;
     for (const ParameterId id : op.completes) completed.push_back(parameter(id).name);
     if (!completed.empty()) entry["completes"] = completed;
+    if (sums) entry["sums_over_ranks"] = true;
     if (collective) {
       entry["collective"] = collective_of(op);
       if (starts(op)) entry["bytes"] = unit_bytes(op);
@@ -105,31 +108,26 @@ class Listing final {
   }
   /// Of a batch of a value. Logits are fp32.
   [[nodiscard]] std::int64_t bytes_of(const StepValue& value) const {
-    const bool narrow =
-        (config_.precision == Precision::bf16 || config_.precision == Precision::fp16) &&
-        value.of != graph_.logits();
+    const bool narrow = config_.precision == Precision::bf16 && value.of != graph_.logits();
     const Shape& shape = graph_.nodes()[static_cast<std::size_t>(value.of)].output;
     return config_.batch_size * shape.elements() * (narrow ? 2 : 4);
   }
   [[nodiscard]] static bool starts(const StepOp& op) {
     return op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::start_reduction;
   }
+  [[nodiscard]] static bool gathers(const StepOp& op) {
+    return op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::await_gather;
+  }
   [[nodiscard]] std::size_t unit_bytes(const StepOp& op) const {
-    const bool gathers =
-        op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::await_gather;
-    const bool narrow = gathers
-                            ? parameter_type(config_) != Precision::fp32 && !step_.in_fp32[op.unit]
-                            : reduce_dtype(config_) != ElementType::f32;
-    return step_.sizes[op.unit] * (narrow ? 2 : 4);
+    return (gathers(op) ? step_.gathered_bytes : step_.reduced_bytes)[op.unit];
   }
   [[nodiscard]] std::string place_of(const StepOp& op) const {
     return fmt::format("{} {}", config_.shard == ShardMode::none ? "bucket" : "unit", op.unit);
   }
   [[nodiscard]] std::string collective_of(const StepOp& op) const {
-    if (op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::await_gather) {
-      return "all-gather";
-    }
-    return config_.shard == ShardMode::none ? "all-reduce" : "reduce-scatter";
+    return to_string(gathers(op)                        ? StepCollective::all_gather
+                     : config_.shard == ShardMode::none ? StepCollective::all_reduce
+                                                        : StepCollective::reduce_scatter);
   }
   [[nodiscard]] std::string collective_name(const StepOp& op) const {
     return fmt::format("{} the {} of {}", starts(op) ? "start" : "wait for", collective_of(op),
@@ -147,6 +145,11 @@ class Listing final {
 }  // namespace
 
 Report inspect_step(const Graph& graph, const Config& config, int ranks) {
+  if (config.precision != Precision::fp32 && config.precision != Precision::bf16) {
+    fail(ExitStatus::usage,
+         "--step with --precision {} (it lists what CPUs compute, in fp32 or bf16); drop one",
+         to_string(config.precision));
+  }
   return Listing(graph, config, ranks).report();
 }
 

@@ -30,24 +30,16 @@ const OptionTable<LinkOptions>& link_options() {
   static const OptionTable<LinkOptions> all = [] {
     OptionTable<LinkOptions> table;
     table
-        .add(&LinkOptions::link,
-             {.name = "link",
-              .help = "rate of all network links of a node together, in each direction: 400gbit"})
-        .add(&LinkOptions::local_link,
-             {.name = "local-link",
-              .help = "rate of a rank to the others of its node; the default is NVLink of an H100"})
-        .add(&LinkOptions::round_us, {.name = "round-us",
-                                      .help = "latency of one round of messages between nodes",
-                                      .unit = "us",
-                                      .min = 0,
-                                      .max = 1e6})
-        .add(&LinkOptions::host_ns_per_byte,
-             {.name = "host-ns-per-byte",
-              .help = "time of computing ranks for a byte that they send to another node and one "
-                      "that they receive: CPU ranks do it themselves",
-              .unit = "ns",
-              .min = 0,
-              .max = 1e6});
+        .add(&LinkOptions::link, "link",
+             "rate of all network links of a node together, in each direction: 400gbit")
+        .add(&LinkOptions::local_link, "local-link",
+             "rate of a rank to the others of its node; the default is NVLink of an H100")
+        .add(&LinkOptions::round_us, "round-us", "latency of one round of messages between nodes",
+             {.unit = "us", .min = 0, .max = 1e6})
+        .add(&LinkOptions::host_ns_per_byte, "host-ns-per-byte",
+             "time of computing ranks for a byte that they send to another node and one "
+             "that they receive: CPU ranks do it themselves",
+             {.unit = "ns", .min = 0, .max = 1e6});
     return table;
   }();
   return all;

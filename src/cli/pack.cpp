@@ -33,78 +33,56 @@ struct PackArguments : ImageOptions {
 
 void add_image_options(OptionTable<PackArguments>& table) {
   table.group("Image files (--from folder, tar, webdataset)")
-      .add(&PackArguments::image_size,
-           {.name = "image-size",
-            .help = "resize the short side to this, then crop the center",
-            .unit = "pixels",
-            .min = 1,
-            .max = 4096})
-      .add(&PackArguments::asked_width,
-           {.name = "image-width",
-            .help = "resize to cover --image-size rows and this many columns, then crop the "
-                    "center, so that less of wide images is lost; 0: --image-size",
-            .unit = "pixels",
-            .min = 0,
-            .max = 4096})
-      .add(&PackArguments::keep_encoded,
-           {.name = "keep-encoded",
-            .help = "pack JPEG files as they are; PNG and CMYK files become JPEG files"})
-      .add(&PackArguments::asked_short_side,
-           {.name = "short-side",
-            .help = "with --keep-encoded: resize images with a longer short side to this, and "
-                    "encode them again; 0: keep their size",
-            .unit = "pixels",
-            .min = 0,
-            .max = 4096})
-      .add(&PackArguments::quality, {.name = "quality",
-                                     .help = "with --keep-encoded: quality of new JPEG files",
-                                     .min = 1,
-                                     .max = 100})
-      .add(&PackArguments::on_bad,
-           {.name = "on-bad",
-            .help = "stop at an image that does not decode, or at an entry that looks like data "
-                    "and has no place; or skip it and list it in skipped.txt",
-            .choices = {"stop", "skip"}})
-      .add(&PackArguments::val_labels,
-           {.name = "val-labels",
-            .help = "file with the classes of validation images that are in no class folders: "
-                    "ImageNet's LOC_val_solution.csv, or lines IMAGE CLASS"})
-      .add(&PackArguments::class_ids, {.name = "class-ids",
-                                       .help = "lines ID CLASS, for a --val-labels that has only "
-                                               "numbers, as in ILSVRC's development kit"})
-      .add(&PackArguments::class_names,
-           {.name = "class-names",
-            .help = "lines CLASS NAME, such as ImageNet's LOC_synset_mapping.txt; the shards then "
-                    "hold these names"});
+      .add(&PackArguments::image_size, "image-size",
+           "resize the short side to this, then crop the center",
+           {.unit = "pixels", .min = 1, .max = 4096})
+      .add(&PackArguments::asked_width, "image-width",
+           "resize to cover --image-size rows and this many columns, then crop the "
+           "center, so that less of wide images is lost; 0: --image-size",
+           {.unit = "pixels", .min = 0, .max = 4096})
+      .add(&PackArguments::keep_encoded, "keep-encoded",
+           "pack JPEG files as they are; PNG and CMYK files become JPEG files")
+      .add(&PackArguments::asked_short_side, "short-side",
+           "with --keep-encoded: resize images with a longer short side to this, and "
+           "encode them again; 0: keep their size",
+           {.unit = "pixels", .min = 0, .max = 4096})
+      .add(&PackArguments::quality, "quality", "with --keep-encoded: quality of new JPEG files",
+           {.min = 1, .max = 100})
+      .add(&PackArguments::on_bad, "on-bad",
+           "stop at an image that does not decode, or at an entry that looks like data "
+           "and has no place; or skip it and list it in skipped.txt",
+           {.choices = {"stop", "skip"}})
+      .add(&PackArguments::val_labels, "val-labels",
+           "file with the classes of validation images that are in no class folders: "
+           "ImageNet's LOC_val_solution.csv, or lines IMAGE CLASS")
+      .add(&PackArguments::class_ids, "class-ids",
+           "lines ID CLASS, for a --val-labels that has only "
+           "numbers, as in ILSVRC's development kit")
+      .add(&PackArguments::class_names, "class-names",
+           "lines CLASS NAME, such as ImageNet's LOC_synset_mapping.txt; the shards then "
+           "hold these names");
 }
 
 OptionTable<PackArguments> pack_options() {
   OptionTable<PackArguments> table;
   table.group("Source")
-      .add(&PackArguments::from, {.name = "from",
-                                  .help = "kind of --input",
-                                  .choices = {"mnist", "cifar", "folder", "tar", "webdataset"}})
-      .add(&PackArguments::directory, {.name = "input", .help = "directory to read"});
+      .add(&PackArguments::from, "from", "kind of --input",
+           {.choices = {"mnist", "cifar", "folder", "tar", "webdataset"}})
+      .add(&PackArguments::directory, "input", "directory to read");
   add_image_options(table);
   table.group("Shards")
-      .add(&PackArguments::output,
-           {.name = "output", .help = "directory to write to; created if it does not exist"})
-      .add(&PackArguments::shards, {.name = "shards",
-                                    .help = "number of training shards; the test part gets "
-                                            "proportionally many; 0: by --shard-mb",
-                                    .min = 0,
-                                    .max = 99'999})
-      .add(&PackArguments::shard_mb, {.name = "shard-mb",
-                                      .help = "largest size of a shard",
-                                      .unit = "MiB",
-                                      .min = 0,
-                                      .above_min = true})
-      .add(&PackArguments::seed, {.name = "seed", .help = "seed of the samples' order", .min = 0})
-      .add(&PackArguments::overwrite,
-           {.name = "overwrite",
-            .help = "replace the shards in --output, and unfinished ones of other options"})
+      .add(&PackArguments::output, "output", "directory to write to; created if it does not exist")
+      .add(&PackArguments::shards, "shards",
+           "number of training shards; the test part gets "
+           "proportionally many; 0: by --shard-mb",
+           {.min = 0, .max = 99'999})
+      .add(&PackArguments::shard_mb, "shard-mb", "largest size of a shard",
+           {.unit = "MiB", .min = 0, .above_min = true})
+      .add(&PackArguments::seed, "seed", "seed of the samples' order", {.min = 0})
+      .add(&PackArguments::overwrite, "overwrite",
+           "replace the shards in --output, and unfinished ones of other options")
       .group("Result")
-      .add(&PackArguments::json, {.name = "json", .help = "print one JSON object"});
+      .add(&PackArguments::json, "json", "print one JSON object");
   return table;
 }
 

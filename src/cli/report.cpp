@@ -33,11 +33,11 @@ struct ReportArguments {
 OptionTable<ReportArguments> report_options() {
   OptionTable<ReportArguments> table;
   table.group("Result")
-      .add(&ReportArguments::output, {.name = "output", .help = "page to write, also -o"})
-      .add(&ReportArguments::confusion, {.name = "confusion",
-                                         .help = "of one run: file that eval --confusion wrote; "
-                                                 "none: confusion.csv in the run, if there is one"})
-      .add(&ReportArguments::json, {.name = "json", .help = "print one JSON object"});
+      .add(&ReportArguments::output, "output", "page to write, also -o")
+      .add(&ReportArguments::confusion, "confusion",
+           "of one run: file that eval --confusion wrote; "
+           "none: confusion.csv in the run, if there is one")
+      .add(&ReportArguments::json, "json", "print one JSON object");
   table.group("Predictions of a scaling study");
   add_link_options(table);
   return table;

@@ -46,48 +46,36 @@ struct RestartArguments {
 void add_end(OptionTable<RestartArguments>& table) {
   using Own = RestartArguments;
   table.group("How the ranks ended")
-      .add(&Own::status, {.name = "status",
-                          .help = "status of the ranks' launcher",
-                          .min = 0,
-                          .max = 255,
-                          .defaults = "required"})
-      .add(&Own::log_bytes, {.name = "log-bytes",
-                             .help = "size of rank 0's log before the ranks were started",
-                             .unit = "bytes",
-                             .min = 0})
-      .add(&Own::require_end,
-           {.name = "require-end",
-            .help = "take status 0 for success only if rank 0 has logged the end of the run"})
-      .add(&Own::asked_to_stop,
-           {.name = "asked-to-stop", .help = "the ranks were asked to save and stop"})
-      .add(&Own::out_of_memory,
-           {.name = "out-of-memory", .help = "the scheduler reports that a rank ran out of memory"})
-      .add(&Own::preempted,
-           {.name = "preempted",
-            .help = "the scheduler has preempted the job, so that it does not count as stalled"})
-      .add(&Own::relaunched, {.name = "relaunched",
-                              .help = "whether these ranks had been started again within their "
-                                      "job, on the same number of nodes or on fewer",
-                              .choices = {"no", "same", "fewer"}})
-      .add(&Own::since, {.name = "since",
-                         .help = "also find the hosts that the ranks' logs name since then, as in "
-                                 "'2026-11-25 10:00:00'"});
+      .add(&Own::status, "status", "status of the ranks' launcher",
+           {.min = 0, .max = 255, .defaults = "required"})
+      .add(&Own::log_bytes, "log-bytes", "size of rank 0's log before the ranks were started",
+           {.unit = "bytes", .min = 0})
+      .add(&Own::require_end, "require-end",
+           "take status 0 for success only if rank 0 has logged the end of the run")
+      .add(&Own::asked_to_stop, "asked-to-stop", "the ranks were asked to save and stop")
+      .add(&Own::out_of_memory, "out-of-memory",
+           "the scheduler reports that a rank ran out of memory")
+      .add(&Own::preempted, "preempted",
+           "the scheduler has preempted the job, so that it does not count as stalled")
+      .add(&Own::relaunched, "relaunched",
+           "whether these ranks had been started again within their "
+           "job, on the same number of nodes or on fewer",
+           {.choices = {"no", "same", "fewer"}})
+      .add(&Own::since, "since",
+           "also find the hosts that the ranks' logs name since then, as in "
+           "'2026-11-25 10:00:00'");
 }
 
 void add_limits(OptionTable<RestartArguments>& table) {
   using Own = RestartArguments;
   table.group("Limits")
-      .add(&Own::job, {.name = "job",
-                       .help = "the submission whose restarts count: the first of its jobs",
-                       .defaults = "SLURM_JOB_ID"})
-      .add(&Own::max_restarts,
-           {.name = "max-restarts", .help = "restarts of a submission", .min = 0})
-      .add(&Own::stalled_restarts, {.name = "stalled-restarts",
-                                    .help = "consecutive ones without a newer checkpoint",
-                                    .min = 0})
-      .add(&Own::crash_restarts, {.name = "crash-restarts",
-                                  .help = "those after a rank crashed or ran out of memory",
-                                  .min = 0});
+      .add(&Own::job, "job", "the submission whose restarts count: the first of its jobs",
+           {.defaults = "SLURM_JOB_ID"})
+      .add(&Own::max_restarts, "max-restarts", "restarts of a submission", {.min = 0})
+      .add(&Own::stalled_restarts, "stalled-restarts",
+           "consecutive ones without a newer checkpoint", {.min = 0})
+      .add(&Own::crash_restarts, "crash-restarts",
+           "those after a rank crashed or ran out of memory", {.min = 0});
 }
 
 OptionTable<RestartArguments> restart_options() {
@@ -96,21 +84,16 @@ OptionTable<RestartArguments> restart_options() {
   add_end(table);
   add_limits(table);
   table.group("Result")
-      .add(&Own::values, {.name = "values", .help = "print lines NAME=VALUE"})
-      .add(&Own::record,
-           {.name = "record", .help = "count the restart in RUN_DIR/restarts, if it is allowed"})
-      .add(&Own::in_job, {.name = "in-job",
-                          .help = "it is one within the job; frees the lock of the job's ranks"})
-      .add(&Own::left_out, {.name = "left-out", .help = "hosts that it leaves out"})
-      .add(&Own::named, {.name = "named", .help = "hosts that the logs named"});
+      .add(&Own::values, "values", "print lines NAME=VALUE")
+      .add(&Own::record, "record", "count the restart in RUN_DIR/restarts, if it is allowed")
+      .add(&Own::in_job, "in-job", "it is one within the job; frees the lock of the job's ranks")
+      .add(&Own::left_out, "left-out", "hosts that it leaves out")
+      .add(&Own::named, "named", "hosts that the logs named");
   table.group("Fewer ranks")
-      .add(&Own::ranks,
-           {.name = "ranks",
-            .help =
-                "print the global batch that a run without a checkpoint has on so many ranks with "
-                "the options below; nothing if there is one, since a resumed run keeps its own",
-            .min = 1,
-            .defaults = "none"})
+      .add(&Own::ranks, "ranks",
+           "print the global batch that a run without a checkpoint has on so many ranks with "
+           "the options below; nothing if there is one, since a resumed run keeps its own",
+           {.min = 1, .defaults = "none"})
       .add(&Own::config, train_options(),
            {{.name = "batch-size"}, {.name = "global-batch-size"}, {.name = "accumulate"}});
   return table;

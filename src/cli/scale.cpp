@@ -37,12 +37,9 @@ struct ScaleArguments {
 
 void add_cluster_options(OptionTable<ScaleArguments>& table) {
   table.group("Cluster")
-      .add(&ScaleArguments::nodes,
-           {.name = "nodes", .help = "number of nodes", .min = 1, .max = 100'000})
-      .add(&ScaleArguments::ranks_per_node, {.name = "gpus-per-node",
-                                             .help = "ranks of a node: its GPUs, or CPU ranks",
-                                             .min = 1,
-                                             .max = 1000});
+      .add(&ScaleArguments::nodes, "nodes", "number of nodes", {.min = 1, .max = 100'000})
+      .add(&ScaleArguments::ranks_per_node, "gpus-per-node",
+           "ranks of a node: its GPUs, or CPU ranks", {.min = 1, .max = 1000});
   add_link_options(table);
 }
 
@@ -51,13 +48,10 @@ OptionTable<ScaleArguments> scale_options() {
   OptionTable<ScaleArguments> table;
   add_cluster_options(table);
   table.group("Run")
-      .add(&ScaleArguments::images_per_second,
-           {.name = "images-per-second",
-            .help = "rate of one rank alone with this batch size: measure it with lockstep bench "
-                    "step on one GPU",
-            .unit = "images/s",
-            .min = 0,
-            .max = 1e9})
+      .add(&ScaleArguments::images_per_second, "images-per-second",
+           "rate of one rank alone with this batch size: measure it with lockstep bench "
+           "step on one GPU",
+           {.unit = "images/s", .min = 0, .max = 1e9})
       .add(&ScaleArguments::config, train,
            {{.name = "model"},
             {.name = "width"},
@@ -77,9 +71,8 @@ OptionTable<ScaleArguments> scale_options() {
             {.name = "reduce-dtype",
              .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"}});
   table.group("Result")
-      .add(&ScaleArguments::json, {.name = "json", .help = "print one JSON object"})
-      .add(&ScaleArguments::plans,
-           {.name = "plans", .help = "add to it what a rank computes, starts and waits for"});
+      .add(&ScaleArguments::json, "json", "print one JSON object")
+      .add(&ScaleArguments::plans, "plans", "add to it what a rank computes, starts and waits for");
   return table;
 }
 

@@ -26,20 +26,15 @@ struct SweepArguments {
 OptionTable<SweepArguments> sweep_options() {
   OptionTable<SweepArguments> table;
   table.group("Result")
-      .add(&SweepArguments::json, {.name = "json", .help = "print one JSON object"})
-      .add(&SweepArguments::line,
-           {.name = "line",
-            .help = "print the options of this run for lockstep train, one a line",
-            .min = 1,
-            .defaults = "none"})
-      .add(&SweepArguments::write,
-           {.name = "write",
-            .help = "write the lines of the runs that have not finished to a new file in the run "
-                    "directory; print the numbers of their array of jobs, and the file"})
-      .add(&SweepArguments::max_parallel, {.name = "max-parallel",
-                                           .help = "most runs of that array at a time",
-                                           .min = 1,
-                                           .defaults = "all"});
+      .add(&SweepArguments::json, "json", "print one JSON object")
+      .add(&SweepArguments::line, "line",
+           "print the options of this run for lockstep train, one a line",
+           {.min = 1, .defaults = "none"})
+      .add(&SweepArguments::write, "write",
+           "write the lines of the runs that have not finished to a new file in the run "
+           "directory; print the numbers of their array of jobs, and the file")
+      .add(&SweepArguments::max_parallel, "max-parallel", "most runs of that array at a time",
+           {.min = 1, .defaults = "all"});
   return table;
 }
 

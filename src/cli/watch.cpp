@@ -35,17 +35,11 @@ struct WatchArguments {
 OptionTable<WatchArguments> watch_options() {
   OptionTable<WatchArguments> table;
   table.group("Display")
-      .add(&WatchArguments::interval, {.name = "interval",
-                                       .help = "refresh interval",
-                                       .unit = "seconds",
-                                       .min = 0.1,
-                                       .max = 3600})
-      .add(&WatchArguments::wait,
-           {.name = "wait", .help = "wait for a run directory that is not there yet"})
-      .add(&WatchArguments::once,
-           {.name = "once", .help = "print the current state as text and exit"})
-      .add(&WatchArguments::json,
-           {.name = "json", .help = "print the current state as one JSON object and exit"});
+      .add(&WatchArguments::interval, "interval", "refresh interval",
+           {.unit = "seconds", .min = 0.1, .max = 3600})
+      .add(&WatchArguments::wait, "wait", "wait for a run directory that is not there yet")
+      .add(&WatchArguments::once, "once", "print the current state as text and exit")
+      .add(&WatchArguments::json, "json", "print the current state as one JSON object and exit");
   return table;
 }
 

@@ -3,6 +3,7 @@
 #include "exchange/exchange_progress.hpp"
 #include "keep_until_exit.hpp"
 #include "lockstep/comm/mpi_lock.hpp"
+#include "lockstep/core/error.hpp"
 #include "mpi_group_of.hpp"
 #include "mpi_types.hpp"
 #include "require_peer.hpp"
@@ -156,7 +157,7 @@ class MpiCommunicator final : public Communicator {
                          });
   }
   [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
-    return start_message({buffer.count, buffer.type, from, buffer.owner},
+    return start_message({buffer.count, buffer.type, from, buffer.owner, true},
                          [&](const MpiBlock& block, MPI_Request* request) {
                            check(MPI_Irecv(buffer.data, block.count(), block.type(), from,
                                            message_tag, group_->get(), request),
@@ -170,9 +171,15 @@ class MpiCommunicator final : public Communicator {
     if (!lock) return false;
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
     int done = 0;
-    check(MPI_Testall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), &done,
-                      MPI_STATUSES_IGNORE),
-          "MPI_Testall");
+    if (slot.receives == 0) {
+      check(MPI_Testall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), &done,
+                        MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+    } else {
+      MPI_Status status;
+      check(MPI_Test(slot.pieces.data(), &done, &status), "MPI_Test");
+      if (done != 0) require_whole(slot, status);
+    }
     if (done == 0) return false;
     release(request);
     return true;
@@ -183,9 +190,15 @@ class MpiCommunicator final : public Communicator {
     if (!progress_.is_idle()) return progress_.wait_until([&] { return test(request); });
     const std::lock_guard lock(mpi_mutex());
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
-    check(
-        MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), MPI_STATUSES_IGNORE),
-        "MPI_Waitall");
+    if (slot.receives == 0) {
+      check(MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(),
+                        MPI_STATUSES_IGNORE),
+            "MPI_Waitall");
+    } else {
+      MPI_Status status;
+      check(MPI_Wait(slot.pieces.data(), &status), "MPI_Wait");
+      require_whole(slot, status);
+    }
     release(request);
   }
 
@@ -209,6 +222,8 @@ class MpiCommunicator final : public Communicator {
     bool active = false;  ///< also after a failed start: a part of it may be in flight
     std::array<MemoryOwner, 2> owners;
     std::vector<MPI_Request> pieces;
+    std::size_t receives = 0;  ///< values of a message that is received; else 0
+    MPI_Datatype type = MPI_DATATYPE_NULL;
     /// Adds a request for one more MPI call.
     [[nodiscard]] MPI_Request* next() { return &pieces.emplace_back(MPI_REQUEST_NULL); }
   };
@@ -217,6 +232,7 @@ class MpiCommunicator final : public Communicator {
     if (slot == slots_.end()) slot = slots_.emplace(slot);
     slot->active = true;
     slot->owners = std::move(owners);
+    slot->receives = 0;
     slot->pieces.clear();  // keeps its capacity, so a step allocates nothing
     return *slot;
   }
@@ -225,6 +241,7 @@ class MpiCommunicator final : public Communicator {
     ElementType type;
     int peer;
     MemoryOwner owner;
+    bool is_received = false;
   };
   /// MPI matches the messages of two ranks in their order.
   template <typename Post>
@@ -233,8 +250,20 @@ class MpiCommunicator final : public Communicator {
     const std::lock_guard lock(mpi_mutex());
     if (message.count == 0) return {};
     Slot& slot = take_slot({std::move(message.owner)});
+    if (message.is_received) slot.receives = message.count;
+    slot.type = datatype(message.type);
     post(MpiBlock(message.count, message.type, largest_piece_), slot.next());
     return request_of(slot);
+  }
+  /// MPI itself refuses only a message that is longer than its receive.
+  void require_whole(const Slot& slot, const MPI_Status& status) const {
+    MPI_Count count = 0;
+    check(MPI_Get_elements_x(&status, slot.type, &count), "MPI_Get_elements_x");
+    if (count == static_cast<MPI_Count>(slot.receives)) return;
+    fail(ExitStatus::internal,
+         "a message from rank {} to rank {} of {} has {} values instead of {} (the ranks made "
+         "different calls); look at what chose the counts",
+         status.MPI_SOURCE, rank(), size(), static_cast<std::int64_t>(count), slot.receives);
   }
   [[nodiscard]] Request request_of(const Slot& slot) const noexcept {
     return {.slot = static_cast<int>(&slot - slots_.data())};

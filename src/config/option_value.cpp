@@ -1,12 +1,12 @@
 #include "lockstep/config/option_value.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/parse_number.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -21,9 +21,10 @@ namespace {
 
 /// Parses the whole text as a number; false if it is not one.
 template <typename T>
-bool parse_number(std::string_view text, T& value) {
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return code == std::errc() && end == text.data() + text.size();
+bool parse(std::string_view text, T& value) {
+  const auto number = parse_number<T>(text);
+  value = number.value_or(value);
+  return number.has_value();
 }
 
 bool in_range(const OptionSpec& spec, double value) {
@@ -51,7 +52,7 @@ std::optional<double> parse_time(const std::string& text) {
     if (!text.ends_with(suffix)) continue;
     double number = 0;
     const std::string digits = text.substr(0, text.size() - suffix.size());
-    if (!parse_number(digits, number) || !(number > 0) || !std::isfinite(number * seconds)) {
+    if (!parse(digits, number) || !(number > 0) || !std::isfinite(number * seconds)) {
       return std::nullopt;
     }
     return number * seconds;
@@ -98,7 +99,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::string& 
 
 void parse_option(const OptionSpec& spec, const std::string& text, std::int64_t& value) {
   std::int64_t parsed = 0;
-  if (!parse_number(text, parsed) || !in_range(spec, static_cast<double>(parsed))) {
+  if (!parse(text, parsed) || !in_range(spec, static_cast<double>(parsed))) {
     refuse(spec, text, allowed_values(spec, true));
   }
   value = parsed;
@@ -108,7 +109,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, double& value
   double parsed = 0;
   const std::string allowed = allowed_values(spec, false);
   const std::string takes = allowed.empty() ? "a number" : allowed;
-  if (!parse_number(text, parsed)) refuse(spec, text, takes);
+  if (!parse(text, parsed)) refuse(spec, text, takes);
   if (!in_range(spec, parsed)) refuse_numbers(spec, text, {parsed}, takes);
   value = parsed;
 }
@@ -141,7 +142,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::vector<d
                                         allowed.empty() ? "" : ", each ", allowed);
   std::vector<double> parsed;
   for (const std::string& part : split(spec, text, takes)) {
-    if (!parse_number(part, parsed.emplace_back())) refuse(spec, text, takes);
+    if (!parse(part, parsed.emplace_back())) refuse(spec, text, takes);
   }
   if (!std::ranges::all_of(parsed, [&](double each) { return in_range(spec, each); })) {
     refuse_numbers(spec, text, std::move(parsed), takes);
@@ -163,7 +164,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::vector<L
     const std::size_t equals = item.rfind('=');
     double factor = 0;
     if (equals == 0 || equals == std::string::npos ||
-        !parse_number(std::string_view(item).substr(equals + 1), factor) || !(factor > 0) ||
+        !parse(std::string_view(item).substr(equals + 1), factor) || !(factor > 0) ||
         !std::isfinite(factor)) {
       refuse(spec, text, expected);
     }
@@ -182,7 +183,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval&
     value = {.steps = 0, .seconds = *seconds};
     return;
   }
-  if (!parse_number(text, parsed.steps) || parsed.steps < 0) {
+  if (!parse(text, parsed.steps) || parsed.steps < 0) {
     refuse(spec, text, "auto, steps as 500, or a time above 0 as 90s, 10min or 2h");
   }
   value = parsed;
@@ -203,7 +204,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& va
     parsed.by = ShardUnit::By::stage;
   } else if (text.starts_with(by_size)) {
     parsed.by = ShardUnit::By::size;
-    if (!parse_number(text.substr(by_size.size()), parsed.smallest)) parsed.smallest = 0;
+    if (!parse(text.substr(by_size.size()), parsed.smallest)) parsed.smallest = 0;
   }
   const bool bad_size = parsed.by == ShardUnit::By::size && parsed.smallest < 1;
   if (bad_size || (parsed.by == ShardUnit::By::automatic && text != "auto")) {
@@ -217,8 +218,8 @@ void parse_option(const OptionSpec& spec, const std::string& text, StepRange& va
   const std::size_t colon = text.find(':');
   const std::string_view whole(text);
   if (!text.empty() &&
-      (colon == std::string::npos || !parse_number(whole.substr(0, colon), parsed.first) ||
-       !parse_number(whole.substr(colon + 1), parsed.last) || parsed.first < 1 ||
+      (colon == std::string::npos || !parse(whole.substr(0, colon), parsed.first) ||
+       !parse(whole.substr(colon + 1), parsed.last) || parsed.first < 1 ||
        parsed.last < parsed.first)) {
     refuse(spec, text, "a first and a last step from 1, the last not before the first, as 10:12");
   }
@@ -234,9 +235,8 @@ void parse_option(const OptionSpec& spec, const std::string& text,
   for (const std::string& part : split(spec, text, expected)) {
     const std::size_t at = part.find('@');
     ImageSizeChange& change = parsed.emplace_back();
-    if (at == std::string::npos ||
-        !parse_number(std::string_view(part).substr(0, at), change.size) ||
-        !parse_number(std::string_view(part).substr(at + 1), change.epoch) || change.epoch < 1 ||
+    if (at == std::string::npos || !parse(std::string_view(part).substr(0, at), change.size) ||
+        !parse(std::string_view(part).substr(at + 1), change.epoch) || change.epoch < 1 ||
         !in_range(spec, static_cast<double>(change.size))) {
       refuse(spec, text, expected);
     }

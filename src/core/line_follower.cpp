@@ -5,8 +5,6 @@
 #include "lockstep/core/input_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <span>
 #include <vector>
 

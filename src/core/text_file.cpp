@@ -3,11 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <span>
 #include <string_view>
 

@@ -3,12 +3,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/input_file.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace lockstep {

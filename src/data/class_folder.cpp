@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>

@@ -1,9 +1,9 @@
 #include "label_lines.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/parse_number.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 namespace lockstep {
 namespace {
@@ -35,10 +35,7 @@ std::vector<Line> lines_of(const NamedText& file) {
 }
 
 std::optional<std::int64_t> number_in(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return parse_number<std::int64_t>(text);
 }
 
 Fields split_first(const NamedText& file, const Line& line, std::string_view expected) {

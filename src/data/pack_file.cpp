@@ -9,8 +9,6 @@
 #include "part_names.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <sstream>

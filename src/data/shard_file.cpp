@@ -7,7 +7,6 @@
 #include "lockstep/data/decode.hpp"
 #include "shard_header.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +18,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <vector>
 
 namespace lockstep {

@@ -1,9 +1,9 @@
 #include "lockstep/core/directory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/parse_number.hpp"
 #include "lockstep/data/shard_file.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 
@@ -11,13 +11,9 @@ namespace lockstep {
 namespace {
 
 /// Accepts five to nine digits; nullopt for anything else.
-std::optional<std::int64_t> parse_number(std::string_view digits) {
-  if (digits.size() < 5 || digits.size() > 9) return std::nullopt;
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc{} || end != digits.data() + digits.size() || number < 0)
-    return std::nullopt;
-  return number;
+std::optional<std::int64_t> shard_number(std::string_view digits) {
+  if (digits.size() < 5 || digits.size() > 9 || digits.starts_with('-')) return std::nullopt;
+  return parse_number<std::int64_t>(digits);
 }
 
 /// What to do about a data set without all shards.
@@ -41,11 +37,11 @@ std::optional<ShardName> parse_shard_name(std::string_view file_name) {
   file_name.remove_suffix(ending.size());
   const std::size_t of = file_name.rfind(middle);
   if (of == std::string_view::npos) return std::nullopt;
-  const auto count = parse_number(file_name.substr(of + middle.size()));
+  const auto count = shard_number(file_name.substr(of + middle.size()));
   const std::string_view left = file_name.substr(0, of);
   const std::size_t dash = left.rfind('-');
   if (dash == std::string_view::npos || dash == 0) return std::nullopt;
-  const auto number = parse_number(left.substr(dash + 1));
+  const auto number = shard_number(left.substr(dash + 1));
   if (!number || !count) return std::nullopt;
   return ShardName{.split = std::string(left.substr(0, dash)), .number = *number, .count = *count};
 }

@@ -10,8 +10,11 @@ ParameterArena::ParameterArena(const Graph& graph, Options options, const Alloca
     : units_(std::move(options.units)) {
   for (ParameterFormat& format : options.formats) entries_.push_back({.format = std::move(format)});
   layout_ = lay_out(
-      graph, options.ready, [this](ParameterId id) { return size_of(id); }, units_.rule);
-  place(options.ready);
+      graph, gradient_order(graph), [this](ParameterId id) { return size_of(id); }, units_.rule);
+  step_units_ = lockstep::step_units(layout_, graph);
+  for (const ArenaView& view : layout_.views) {
+    entries_[static_cast<std::size_t>(view.parameter)].offset = view.offset;
+  }
   if (holds_16_bit()) {
     const std::size_t bytes = units_.held_end(layout_.units.back());
     held_ = std::as_writable_bytes(keep(allocate(bytes / sizeof(float), Use::communication)));
@@ -22,18 +25,6 @@ ParameterArena::ParameterArena(const Graph& graph, Options options, const Alloca
   }
   const std::size_t gradients = (holds_gradients() ? layout_.size() : 0) + options.tail_size;
   if (gradients > 0) gradients_ = keep(allocate(gradients, Use::communication));
-}
-
-void ParameterArena::place(const std::vector<ParameterId>& ready) {
-  const std::vector<std::size_t> filled = filled_after_each(layout_, ready);
-  std::size_t unit = 0;
-  for (const ArenaView& view : layout_.views) {
-    const auto index = static_cast<std::size_t>(view.parameter);
-    while (layout_.is_sharded() && view.offset >= layout_.units[unit].end) ++unit;
-    entries_[index].offset = view.offset;
-    entries_[index].filled = filled[index];
-    entries_[index].unit = unit;
-  }
 }
 
 std::span<float> ParameterArena::keep(std::shared_ptr<ArenaMemory> memory) {

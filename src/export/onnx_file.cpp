@@ -2,7 +2,6 @@
 #include "lockstep/core/little_endian.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/export/formats.hpp"
-#include "lockstep/graph/summary.hpp"
 #include "lockstep/io/protobuf.hpp"
 #include "metadata.hpp"
 #include "onnx_fields.hpp"

@@ -22,6 +22,11 @@ std::string details_of(const Node& node) {
 
 }  // namespace
 
+const Shape& OpInputs::image(const std::string& layer) const {
+  if (shapes[0].rank() == 3) return shapes[0];
+  fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", layer, to_string(shapes[0]));
+}
+
 std::string_view op_name(const Op& op) {
   return std::visit([](const auto& each) { return each.op_name; }, op);
 }
@@ -33,6 +38,17 @@ std::string layer_name(const Op& op) {
         return std::string(op_name(op));
       },
       op);
+}
+
+std::string unique_name(const Op& op, ValueId id) {
+  const bool is_named = std::visit(
+      [](const auto& each) {
+        return requires {
+          each.options.name;
+        };
+      },
+      op);
+  return is_named ? layer_name(op) : fmt::format("{}_{}", op_name(op), id);
 }
 
 Graph::Graph(std::string name, ImageShape image, std::int64_t classes)

@@ -4,20 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <variant>
 
 namespace lockstep {
-std::string unique_name(const Op& op, ValueId id) {
-  const bool is_named = std::visit(
-      [](const auto& each) {
-        return requires {
-          each.options.name;
-        };
-      },
-      op);
-  return is_named ? layer_name(op) : fmt::format("{}_{}", op_name(op), id);
-}
-
 ModelSummary summarize_model(const Graph& graph) {
   ModelSummary summary{.name = graph.name(), .rows = {}};
   for (const Node& node : graph.nodes()) {

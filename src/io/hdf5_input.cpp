@@ -4,8 +4,6 @@
 #include "lockstep/core/input_file.hpp"
 #include "lockstep/io/other_format.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>

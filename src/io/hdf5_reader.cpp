@@ -6,7 +6,6 @@
 #include "hdf5_types.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <type_traits>
 

@@ -10,10 +10,6 @@
 namespace lockstep {
 namespace {
 
-double bytes_of(ElementType type) {
-  return type == ElementType::f32 ? 4 : 2;
-}
-
 int group_size(const Config& config, int ranks) {
   return config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks;
 }
@@ -31,7 +27,7 @@ class Planner final {
         group_(group_size(config, options.ranks)),
         own_(parallel_steps(config, graph, group_)),
         has_replicas_(options.ranks > group_),
-        gathers_(own_.sizes.size(), -1) {
+        gathers_(own_.reduced_bytes.size(), -1) {
     plan_.shard_group = group_;
     const double seconds = static_cast<double>(config.batch_size) / options.images_per_second;
     double forward = 0;
@@ -45,7 +41,7 @@ class Planner final {
 
   [[nodiscard]] StepPlan plan() {
     if (config_.shard != ShardMode::none && !gathers_in_passes(config_)) {
-      for (std::size_t unit = own_.sizes.size(); unit-- > 0;) gather(unit);
+      for (std::size_t unit = gathers_.size(); unit-- > 0;) gather(unit);
     }
     for (std::int64_t i = 0; i < config_.accumulate; ++i) {
       for (const StepOp& op : own_.steps.ops) add(op, i == 0, i + 1 == config_.accumulate);
@@ -83,25 +79,21 @@ class Planner final {
     }
   }
 
-  /// Synchronised batch norms sum their statistics, and their gradients, over all ranks.
   void sum_norm(const StepOp& op, std::size_t value_bytes, double more) {
+    if (!sums_over_ranks(op, config_, graph_)) return;
     const Node& node = graph_.nodes()[static_cast<std::size_t>(op.node)];
-    const bool is_sum = config_.batch_norm == BatchNormScope::sync && !node.statistics.empty() &&
-                        !graph_.has_fixed_statistics(node);
-    if (!is_sum) return;
     const double values = 2 * static_cast<double>(node.output[0]) + more;
     wait(start(StepCollective::all_reduce, StepRanks::all,
                static_cast<double>(value_bytes) * values));
   }
 
   void gather(std::size_t unit) {
-    const bool narrow = parameter_type(config_) != Precision::fp32 && !own_.in_fp32[unit];
     gathers_[unit] = start(StepCollective::all_gather, StepRanks::group,
-                           static_cast<double>(own_.sizes[unit]) * (narrow ? 2 : 4));
+                           static_cast<double>(own_.gathered_bytes[unit]));
   }
 
   void reduce(std::size_t unit, bool last) {
-    const double bytes = static_cast<double>(own_.sizes[unit]) * bytes_of(reduce_dtype(config_));
+    const auto bytes = static_cast<double>(own_.reduced_bytes[unit]);
     if (config_.shard == ShardMode::none) {
       if (last) start(StepCollective::all_reduce, StepRanks::all, bytes);
       return;
@@ -184,31 +176,39 @@ ParallelSteps parallel_steps(const Config& config, const Graph& graph, int shard
   const Fusions fusions{.relu_takes_sums = true};
   ParallelSteps result{
       .steps = differentiate(fuse(forward_steps(graph), graph, fusions), graph, fusions),
-      .sizes = {},
-      .in_fp32 = {}};
+      .gathered_bytes = {},
+      .reduced_bytes = {}};
   if (config.recompute != Recompute::none) result.steps = recompute(std::move(result.steps), graph);
   StepUnits units = step_units(layout, graph);
+  const std::size_t reduced_value = reduce_dtype(config) == ElementType::f32 ? 4 : 2;
+  for (const ArenaUnit& unit : layout.units) {
+    const bool narrow = parameter_type(config) != Precision::fp32 && !unit.in_fp32;
+    result.gathered_bytes.push_back(unit.size() * (narrow ? 2 : 4));
+    result.reduced_bytes.push_back(unit.size() * reduced_value);
+  }
   const bool sharded = config.shard != ShardMode::none;
   if (!sharded) {
-    units.stays.clear();
     for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config))) {
       units.ends.push_back(bucket.end);
-      result.sizes.push_back(bucket.size());
+      units.stays.push_back(false);
+      result.reduced_bytes.push_back(bucket.size() * reduced_value);
     }
-    units.stays.resize(result.sizes.size());
-  }
-  for (const ArenaUnit& unit : layout.units) {
-    result.sizes.push_back(unit.size());
-    result.in_fp32.push_back(unit.in_fp32);
   }
   units.gathers = gathers_in_passes(config);
   units.awaits = sharded;
   units.reduces = true;
   if (config.shard == ShardMode::none || config.shard == ShardMode::optimizer) {
-    units.reductions_in_flight = result.sizes.size();
+    units.reductions_in_flight = units.ends.size();
   }
   result.steps = shard(std::move(result.steps), graph, units);
   return result;
+}
+
+bool sums_over_ranks(const StepOp& op, const Config& config, const Graph& graph) {
+  const Node& node = graph.nodes()[static_cast<std::size_t>(op.node)];
+  const bool has_sums = op.kind == StepOp::Kind::forward || op.kind == StepOp::Kind::gradient;
+  return has_sums && config.batch_norm == BatchNormScope::sync && !node.statistics.empty() &&
+         !graph.has_fixed_statistics(node);
 }
 
 StepPlan plan_step(const Config& config, const Graph& graph, const StepPlanOptions& options) {

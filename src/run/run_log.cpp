@@ -12,8 +12,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string_view>

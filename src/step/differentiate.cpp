@@ -1,15 +1,13 @@
 #include "lockstep/step/step_graph.hpp"
 
+#include "index.hpp"
+
 #include <algorithm>
 #include <span>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Differentiation final {
  public:

@@ -1,6 +1,9 @@
 #include "lockstep/step/step_graph.hpp"
 
+#include "index.hpp"
+
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -57,7 +60,6 @@ class Fusing final {
   [[nodiscard]] StepGraph take() { return std::move(steps_); }
 
  private:
-  static std::size_t at(int id) { return static_cast<std::size_t>(id); }
   [[nodiscard]] const Node& node(const StepOp& op) const { return graph_.nodes()[at(op.node)]; }
   void read(const StepOp& op) {
     readers_.resize(steps_.values.size());

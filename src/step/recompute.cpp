@@ -1,15 +1,13 @@
 #include "lockstep/step/step_graph.hpp"
 
+#include "index.hpp"
+
 #include <algorithm>
 #include <type_traits>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 /// Maximum length of a chain of values computed again from each other; the next value is kept. All
 /// values of a chain are live at once, so a chain of all adds of a deep network would save nothing.

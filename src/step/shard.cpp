@@ -1,14 +1,12 @@
 #include "lockstep/step/step_graph.hpp"
 
+#include "index.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Sharding final {
  public:

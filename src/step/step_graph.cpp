@@ -1,16 +1,11 @@
 #include "lockstep/step/step_graph.hpp"
 
+#include "index.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
-namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 void require_complete(const Graph& graph) {
   const std::size_t count = graph.nodes().size();
   if (!is_loss(graph.nodes().back().op)) {
@@ -30,8 +25,6 @@ void require_complete(const Graph& graph) {
          graph.name(), id);
   }
 }
-
-}  // namespace
 
 std::vector<StepValueId> StepOp::reads() const {
   std::vector<StepValueId> ids = inputs;

@@ -1,7 +1,5 @@
 #include "lockstep/step/step_text.hpp"
 
-#include "lockstep/graph/summary.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -46,7 +44,7 @@ std::string_view kind_name(const StepOp& op) {
 }
 
 std::string subject_of(const StepOp& op, const Graph& graph) {
-  if (op.kind >= StepOp::Kind::start_gather) return fmt::format("unit {}", op.unit);
+  if (op.is_collective()) return fmt::format("unit {}", op.unit);
   std::string text = node_name(graph, op.node);
   for (const auto& fused : {op.fused.added_norm, op.fused.sum, op.fused.relu, op.fused.pool}) {
     if (fused) text += " + " + node_name(graph, *fused);

@@ -54,11 +54,12 @@ void writing(const std::string& path, Work work) {
   }
 }
 
-void write_attributes(const h5::File& file, const EvaluationRequest& request, const Graph& graph,
+void write_attributes(const h5::File& file, const std::string& checkpoint,
+                      const EvaluationRequest& request, const Graph& graph,
                       const DatasetInfo& data) {
   h5::write_string(file, "format", "lockstep-predictions");
   h5::write_number<std::int64_t>(file, "version", 1);
-  h5::write_string(file, "checkpoint", file_name(request.checkpoint));
+  h5::write_string(file, "checkpoint", checkpoint);
   h5::write_string(
       file, "weights",
       to_string(request.ema.value_or(false) ? StoredModel::ema : StoredModel::current));
@@ -120,9 +121,10 @@ void ConfusionFile::publish() {
 PredictionFile::PredictionFile(const EvaluationRequest& request, const Graph& graph,
                                const DatasetInfo& data)
     : path_(request.predictions), temporary_(path_) {
+  const std::string checkpoint = file_name(request.checkpoint);
   writing(path_, [&] {
     file_ = h5::create_file(temporary_.path(), temporary_.file());
-    write_attributes(file_, request, graph, data);
+    write_attributes(file_, checkpoint, request, graph, data);
     const std::array dims{static_cast<std::uint64_t>(data.samples),
                           static_cast<std::uint64_t>(graph.classes())};
     logits_ = h5::create_dataset<float>(file_, "logits", dims);

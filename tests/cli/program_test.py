@@ -149,6 +149,15 @@ def listing_a_step(network):
                 expect(started and started == [of for op, _, of in sent if op == waits], f"{mode}: each {starts} is awaited: {sent}")
             else:
                 expect(not started, f"{mode}: passes gather nothing: {sent}")
+    values = json.loads(check(LOCKSTEP, [*command, "--json"], 0))["parameters"]
+    for mode, ops in listed.items():
+        sent = sum(op["bytes"] for op in ops if op["op"] == "start of a reduction")
+        expect(0 <= sent - 4 * values < 0.001 * sent, f"{mode}: all gradients are reduced once: {sent} of {4 * values} bytes")
+    summed = json.loads(check(LOCKSTEP, ["inspect", "--model", "mini-resnet", "--image-size", "32", "--step", "--batch-norm", "sync", "--json"], 0))["step"]["ops"]
+    norms = [op for op in summed if re.search(r"bn\d|downsample\.1", op["of"])]
+    expect(len(norms) > 20 and all(op.get("sums_over_ranks", False) == (op in norms and op["op"] != "again") for op in summed),
+           f"synchronised norms sum over ranks in forward and backward: {norms}")
+    check(LOCKSTEP, [*command, "--precision", "fp16"], 64, says=["--step with --precision fp16"])
     print_of = check(LOCKSTEP, [*command, "--shard", "full"], 0)
     expect("start the all-gather of unit 0" in print_of and "weight gradient fc1" in print_of, f"a table: {print_of}")
 

@@ -268,3 +268,25 @@ BOOST_AUTO_TEST_CASE(messages_of_two_communicators_do_not_mix) {
   BOOST_TEST(a[999] == static_cast<float>(one->size()));
   BOOST_TEST(b[999] == 2 * static_cast<float>(one->size()));
 }
+
+BOOST_AUTO_TEST_CASE(a_message_that_is_shorter_than_its_receive_is_an_error) {
+  const auto comm = make_mpi_communicator();
+  if (comm->size() == 1) return;
+  std::vector<float> values(5, 1.0F);
+  for (const bool by_test : {false, true}) {
+    if (comm->rank() == 0) {
+      comm->send(std::span<const float>(values).first(3), 1);
+    } else if (comm->rank() == 1) {
+      Request request = comm->start_receive(std::span(values), 0);
+      const auto end = [&] {
+        if (!by_test) return comm->wait(request);
+        while (!comm->test(request)) continue;
+      };
+      BOOST_CHECK_EXCEPTION(end(), Error, [](const Error& error) {
+        return error.status() == ExitStatus::internal &&
+               std::string_view(error.what()).find("3 values instead of 5") !=
+                   std::string_view::npos;
+      });
+    }
+  }
+}

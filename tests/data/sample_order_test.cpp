@@ -83,6 +83,30 @@ BOOST_AUTO_TEST_CASE(ten_thousand_million_samples_need_no_table) {
   }
 }
 
+// A run that is resumed, by another version too, must visit the rest of its epoch.
+BOOST_AUTO_TEST_CASE(the_order_stays_what_it_has_been) {
+  struct Case {
+    std::int64_t samples;
+    std::uint64_t seed;
+    std::int64_t epoch;
+    std::int64_t block;
+    std::vector<std::int64_t> expected;  ///< at the first two positions, the middle, the last
+  };
+  for (const Case& each :
+       {Case{10, 42, 0, 1, {9, 6, 7, 3}}, Case{10, 42, 1, 1, {8, 9, 0, 1}},
+        Case{1'281'167, 0, 3, 1, {853'239, 476'535, 1'139'923, 603'149}},
+        Case{10'000'000'000, 7, 2, 1, {4'485'218'706, 4'648'164'831, 2'585'828'074, 3'681'656'723}},
+        Case{1000, 5, 1, 16, {576, 577, 460, 431}}}) {
+    const SampleOrder order(each.samples, each.seed, each.block);
+    std::vector<std::int64_t> found;
+    for (const std::int64_t position :
+         {std::int64_t{0}, std::int64_t{1}, each.samples / 2, each.samples - 1}) {
+      found.push_back(order.at(each.epoch, position));
+    }
+    BOOST_TEST(found == each.expected, boost::test_tools::per_element());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_epoch_of_copies_has_its_length_and_all_copies_of_fewer_samples) {
   for (const std::int64_t n : {12, 100, 1023}) {
     for (const std::int64_t repeats : {1, 2, 3, 4, 7}) {

@@ -19,6 +19,11 @@ ValueId convolution(Graph& graph, ValueId input, const char* name) {
   return graph.conv2d(input, {.name = name, .out_channels = 3, .kernel = 3, .padding = 1});
 }
 
+/// conv1 of the images, and bn1.
+ValueId first_norm(Graph& graph) {
+  return graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"});
+}
+
 void end(Graph& graph, ValueId value) {
   const ValueId flat = graph.flatten(graph.global_avg_pool(value));
   graph.softmax_cross_entropy(graph.linear(flat, {.name = "fc", .out_features = 10}), {});
@@ -27,8 +32,7 @@ void end(Graph& graph, ValueId value) {
 /// conv1, bn1, relu, and a residual block: conv2, bn2, the addition of the ReLU's value, relu.
 Graph residual() {
   Graph graph = empty_network();
-  const ValueId first =
-      graph.relu(graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"}));
+  const ValueId first = graph.relu(first_norm(graph));
   const ValueId branch = graph.batch_norm(convolution(graph, first, "conv2"), {.name = "bn2"});
   end(graph, graph.relu(graph.add(branch, first)));
   return graph;
@@ -98,8 +102,7 @@ BOOST_AUTO_TEST_CASE(a_norm_computes_the_norm_that_is_added_to_it) {
 
 BOOST_AUTO_TEST_CASE(a_value_that_others_read_is_not_fused) {
   Graph graph = empty_network();
-  const ValueId norm =
-      graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"});
+  const ValueId norm = first_norm(graph);
   end(graph, graph.add(graph.relu(norm), norm));
   BOOST_TEST(from(forward_of(graph), "forward bn1")
                  .find("forward bn1: conv1 -> bn1\n"
@@ -109,8 +112,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_others_read_is_not_fused) {
 
 BOOST_AUTO_TEST_CASE(a_norm_computes_the_pool_that_the_engine_allows) {
   Graph graph = empty_network();
-  const ValueId norm =
-      graph.batch_norm(convolution(graph, graph.input(), "conv1"), {.name = "bn1"});
+  const ValueId norm = first_norm(graph);
   end(graph, graph.max_pool(graph.relu(norm), {.kernel = 3, .stride = 2, .padding = 1}));
   const std::string fused = "forward bn1 + relu_3 + max_pool_4: conv1 -> max_pool_4\n";
   const auto text = [&](bool (*pools)(const PoolOptions&)) {
@@ -257,7 +259,8 @@ BOOST_AUTO_TEST_CASE(units_are_gathered_ahead_and_reduced_when_complete) {
                   .ends = {10, 50, 60},
                   .stays = {false, false, false},
                   .gathers = true,
-                  .reduces = true};
+                  .reduces = true,
+                  .reductions_in_flight = 2};
   BOOST_TEST(step_text(shard(training(graph), graph, units), graph) ==
              "start of a gather unit 2:  -> \n"
              "wait for a gather unit 2:  -> \n"
@@ -295,7 +298,8 @@ BOOST_AUTO_TEST_CASE(units_that_are_held_are_awaited_by_forward_alone) {
                   .filled_after = {60, 10, 10},
                   .ends = {10, 60},
                   .stays = {false, false},
-                  .awaits = true};
+                  .awaits = true,
+                  .reductions_in_flight = 2};
   const std::string text = step_text(shard(training(graph), graph, units), graph);
   BOOST_TEST(text.find("wait for a gather unit 1:  -> \n"
                        "forward conv1: input_0 -> conv1\n"

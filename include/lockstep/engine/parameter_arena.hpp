@@ -30,7 +30,6 @@ class ParameterArena final {
   using Allocate = std::function<std::shared_ptr<ArenaMemory>(std::size_t count, Use use)>;
   struct Options {
     std::vector<ParameterFormat> formats;  ///< by parameter
-    std::vector<ParameterId> ready;        ///< order in which backward finishes their gradients
     std::size_t tail_size = 0;             ///< values after the gradients
     UnitOptions units = {};
   };
@@ -49,7 +48,9 @@ class ParameterArena final {
 
   [[nodiscard]] std::size_t size_of(ParameterId id) const { return entry(id).format.size; }
   /// Index into layout().units; only with a UnitRule.
-  [[nodiscard]] std::size_t unit_of(ParameterId id) const { return entry(id).unit; }
+  [[nodiscard]] std::size_t unit_of(ParameterId id) const {
+    return step_units_.unit_of[static_cast<std::size_t>(id)];
+  }
   /// Whether a unit's parameters are gathered, and held, in 16 bits.
   [[nodiscard]] bool is_16_bit(std::size_t unit) const {
     return layout_.is_sharded() && units_.is_16_bit(layout_.units[unit]);
@@ -70,7 +71,10 @@ class ParameterArena final {
   [[nodiscard]] std::byte* parameter(ParameterId id) const;
   [[nodiscard]] float* gradient(ParameterId id) const { return gradients_.data() + offset_of(id); }
   /// End of the arena prefix that is final once this parameter's gradient and all before it are.
-  [[nodiscard]] std::size_t filled_after(ParameterId id) const { return entry(id).filled; }
+  [[nodiscard]] std::size_t filled_after(ParameterId id) const {
+    return step_units_.filled_after[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] const StepUnits& step_units() const noexcept { return step_units_; }
 
   /// Convert between a parameter's view of an arena in host memory (parameters, gradients or an
   /// optimizer's slot) and torchvision's plain layout. Thread-safe, so that a checkpoint can be
@@ -82,18 +86,16 @@ class ParameterArena final {
   struct Entry {
     ParameterFormat format;
     std::size_t offset = 0;
-    std::size_t filled = 0;
-    std::size_t unit = 0;
   };
   [[nodiscard]] const Entry& entry(ParameterId id) const {
     return entries_[static_cast<std::size_t>(id)];
   }
-  void place(const std::vector<ParameterId>& ready);
   [[nodiscard]] std::span<float> keep(std::shared_ptr<ArenaMemory> memory);
 
   UnitOptions units_;
   std::vector<Entry> entries_;
   ArenaLayout layout_;
+  StepUnits step_units_;
   std::vector<std::shared_ptr<ArenaMemory>> memory_;
   std::span<float> parameters_;
   std::span<std::byte> held_;  ///< replaces parameters_ if held in 16 bits, unit by unit

@@ -56,6 +56,9 @@ struct OpInputs {
   std::int64_t classes;
   std::vector<Shape> shapes;       ///< of the values that it reads, without the batch axis
   std::vector<std::string> names;  ///< of these values: "conv1 (op 1, 64x56x56)"
+
+  /// The first one's C,H,W, which `layer` needs.
+  [[nodiscard]] const Shape& image(const std::string& layer) const;
 };
 
 /// What an op is in its place. Errors are Error(usage) that names the layer and the shapes.

@@ -230,5 +230,7 @@ void for_each_input(AnyOp& op, const Visit& visit) {
 [[nodiscard]] std::string_view op_name(const Op& op);
 /// The layer's name, or the op's if it has none.
 [[nodiscard]] std::string layer_name(const Op& op);
+/// The layer's name, or that of an op without one with its id, which is unique: "relu_3".
+[[nodiscard]] std::string unique_name(const Op& op, ValueId id);
 
 }  // namespace lockstep

@@ -29,9 +29,6 @@ struct ModelSummary {
 
 [[nodiscard]] ModelSummary summarize_model(const Graph& graph);
 
-/// The layer's name, or that of an op without one with its id, which is unique: "relu_3".
-[[nodiscard]] std::string unique_name(const Op& op, ValueId id);
-
 /// An aligned table with a line of totals.
 [[nodiscard]] std::string format_summary(const ModelSummary& summary);
 

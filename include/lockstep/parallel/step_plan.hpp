@@ -45,12 +45,15 @@ struct StepPlanOptions {
 /// --shard, or the buckets of gradients that are reduced together.
 struct ParallelSteps {
   StepGraph steps;
-  std::vector<std::size_t> sizes;  ///< by unit, in values
-  std::vector<bool> in_fp32;       ///< by unit: gathered in fp32 whatever the parameters' type
+  std::vector<std::size_t> gathered_bytes;  ///< by unit; of all ranks' parts
+  std::vector<std::size_t> reduced_bytes;   ///< the same
 };
 /// `shard_group`: ranks over which the state is sharded.
 [[nodiscard]] ParallelSteps parallel_steps(const Config& config, const Graph& graph,
                                            int shard_group);
+
+/// Whether an op of a norm's node sums over all ranks, for synchronised batch norms.
+[[nodiscard]] bool sums_over_ranks(const StepOp& op, const Config& config, const Graph& graph);
 
 /// Plans a step from bucket_plan, the units and the data types of the run's configuration. Forward
 /// takes a third of a micro-step and backward two; within them, ops take time in proportion to

@@ -40,7 +40,7 @@ struct StepOp {
     loss_gradient,  ///< writes `output`
     gradient,       ///< of a node: reads `inputs`, `output`, `saved`, `arrived`; writes `results`
     sum,            ///< of gradients: reads `inputs`; writes `output`
-    // Collectives of a unit of parameters; backward and forward each await a unit at most once.
+    // Collectives of a unit of parameters. They come last here.
     start_gather,
     await_gather,
     start_reduction,
@@ -61,6 +61,7 @@ struct StepOp {
   std::vector<ParameterId> completes = {};
   std::size_t unit = 0;
 
+  [[nodiscard]] bool is_collective() const noexcept { return kind >= Kind::start_gather; }
   [[nodiscard]] std::vector<StepValueId> reads() const;
   [[nodiscard]] std::vector<StepValueId> writes() const;
 };
@@ -78,8 +79,9 @@ struct StepGraph {
 
 // Passes. Each is pure.
 
-/// The network's ops in order, ending with its loss. Error(usage) unless the graph ends in a loss
-/// and every other value is used.
+/// Error(usage) unless the graph ends in a loss and every other value is used.
+void require_complete(const Graph& graph);
+/// The ops of a complete network in order, ending with its loss.
 [[nodiscard]] StepGraph forward_steps(const Graph& graph);
 
 /// What an engine computes in one pass over the values.
@@ -109,7 +111,7 @@ struct StepUnits {
   bool gathers = false;                        ///< parameters are not held
   bool awaits = false;                         ///< forward awaits each unit before its first use
   bool reduces = false;                        ///< gradients are not held
-  std::size_t reductions_in_flight = 2;
+  std::size_t reductions_in_flight;            ///< most of them
 };
 /// Gathers each unit before its first use in a pass, the next one while it computes; reduces its
 /// gradients once all are final.

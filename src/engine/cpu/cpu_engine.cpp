@@ -62,8 +62,8 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices, bool
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
   const int threads = engine_threads(options.threads);
-  omp_set_num_threads(threads);             // formats may depend on the number of threads
-  static_cast<void>(forward_steps(graph));  // fails if the graph is not complete
+  omp_set_num_threads(threads);  // formats may depend on the number of threads
+  require_complete(graph);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     std::vector<Desc> formats =
@@ -76,10 +76,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
     CpuMemory memory;
     ParameterArena arena(
         graph,
-        {.formats = std::move(offsets),
-         .ready = gradient_order(graph),
-         .tail_size = options.tail_size,
-         .units = options.units},
+        {.formats = std::move(offsets), .tail_size = options.tail_size, .units = options.units},
         [&](std::size_t count, ParameterArena::Use) { return memory.allocate(count); });
     return std::make_shared<EngineState>(
         EngineState{.graph = graph,

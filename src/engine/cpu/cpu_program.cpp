@@ -52,28 +52,29 @@ void CpuProgram::lower_all() {
     });
   }
   const Desc logits_desc = plain(builder.batch_shape(graph_loss_.logits));
-  builder.lower({.forward =
-                     [&](const StepOp& op) {
-                       const Tensor logits =
-                           builder.in_format(builder.value(op.inputs[0]), logits_desc, "logits");
-                       builder.emit("loss", logits, [this](void* values) {
-                         loss_.forward(static_cast<const float*>(values), call_.labels,
-                                       call_.samples);
-                       });
-                       if (!options_.training) return;
-                       builder.emit("statistics to the host", {}, [this](void*) {
-                         statistics_.statistics.publish(statistics_.block.span());
-                       });
-                     },
-                 .backward =
-                     [&](const StepOp& op) {
-                       builder.begin_backward();
-                       const Tensor gradient = builder.make(logits_desc);
-                       builder.emit("gradient of the loss", gradient, [this](void* values) {
-                         loss_.backward(call_.loss_scale, static_cast<float*>(values));
-                       });
-                       builder.set_value(*op.output, gradient);
-                     }});
+  StepLowering<ProgramBuilder>(graph, steps)
+      .run(builder,
+           {.forward =
+                [&](const StepOp& op) {
+                  const Tensor logits =
+                      builder.in_format(builder.value(op.inputs[0]), logits_desc, "logits");
+                  builder.emit("loss", logits, [this](void* values) {
+                    loss_.forward(static_cast<const float*>(values), call_.labels, call_.samples);
+                  });
+                  if (!options_.training) return;
+                  builder.emit("statistics to the host", {}, [this](void*) {
+                    statistics_.statistics.publish(statistics_.block.span());
+                  });
+                },
+            .backward =
+                [&](const StepOp& op) {
+                  builder.begin_backward();
+                  const Tensor gradient = builder.make(logits_desc);
+                  builder.emit("gradient of the loss", gradient, [this](void* values) {
+                    loss_.backward(call_.loss_scale, static_cast<float*>(values));
+                  });
+                  builder.set_value(*op.output, gradient);
+                }});
   forward_ = builder.take_forward();
   backward_ = builder.take_backward();
   buffers_ = builder.take_buffers();

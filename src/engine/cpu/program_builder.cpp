@@ -1,7 +1,5 @@
 #include "program_builder.hpp"
 
-#include "lowering.hpp"
-
 #include <cassert>
 #include <optional>
 
@@ -14,16 +12,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                    options),
       state_(state),
       statistics_(statistics),
-      labels_(labels),
-      lowering_(graph(), steps) {}
-
-void ProgramBuilder::lower(const StepLowering<ProgramBuilder>::Losses& losses) {
-  lowering_.run(*this, losses);
-}
-
-void ProgramBuilder::lower_again(const StepOp& op) {
-  lowering_.of(op.node).forward(*this, op);
-}
+      labels_(labels) {}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;

@@ -2,7 +2,6 @@
 
 #include "../batch_labels.hpp"
 #include "../lowering/graph_builder.hpp"
-#include "../lowering/lowering.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
 #include "statistics.hpp"
@@ -53,7 +52,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   /// `labels`: of the batch that forward computes.
   ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const BatchLabels& labels,
                  const StepGraph& steps, const ProgramOptions& options);
-  void lower(const StepLowering<ProgramBuilder>::Losses& losses);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
@@ -138,7 +136,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] DataType gathered_type(std::size_t unit) const;
 
   // GraphBuilder.
-  void lower_again(const StepOp& op) override;
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
   void clear_gaps(std::size_t unit, const Tensor& gradients) override;
   [[nodiscard]] ListedStep exchange_step(std::string name, const Tensor& tensor,
@@ -148,7 +145,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   StatisticsBlock& statistics_;
   const BatchLabels& labels_;
   PlacedBuffers placed_;
-  StepLowering<ProgramBuilder> lowering_;
 };
 
 }  // namespace lockstep::cpu

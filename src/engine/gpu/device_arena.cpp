@@ -43,17 +43,14 @@ ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device, const
     formats.push_back(format_of(graph, static_cast<ParameterId>(id)));
   }
   using Use = ParameterArena::Use;
-  return ParameterArena(graph,
-                        {.formats = std::move(formats),
-                         .ready = options.ready,
-                         .tail_size = options.tail_size,
-                         .units = options.units},
-                        [&](std::size_t count, Use use) {
-                          return std::make_shared<DeviceArena>(device, count,
-                                                               use == Use::communication
-                                                                   ? MemoryPlace::exchanged
-                                                                   : MemoryPlace::device);
-                        });
+  return ParameterArena(
+      graph,
+      {.formats = std::move(formats), .tail_size = options.tail_size, .units = options.units},
+      [&](std::size_t count, Use use) {
+        return std::make_shared<DeviceArena>(
+            device, count,
+            use == Use::communication ? MemoryPlace::exchanged : MemoryPlace::device);
+      });
 }
 
 WorkingParameters::WorkingParameters(DeviceAllocator& device, const ParameterArena& arena,

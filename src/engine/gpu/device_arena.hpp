@@ -12,7 +12,6 @@
 namespace lockstep::gpu {
 
 struct ParameterArenaOptions {
-  std::vector<ParameterId> ready;  ///< order in which backward finishes gradients
   std::size_t tail_size = 0;
   UnitOptions units = {};
 };

@@ -17,10 +17,9 @@ namespace {
 std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Graph& graph,
                                         const DeviceEngineOptions& options) {
   const DataType type = storage_of(options.precision);
-  static_cast<void>(forward_steps(graph));  // fails if the graph is not complete
-  ParameterArena arena = make_parameter_arena(
-      device, graph,
-      {.ready = gradient_order(graph), .tail_size = options.tail_size, .units = options.units});
+  require_complete(graph);
+  ParameterArena arena =
+      make_parameter_arena(device, graph, {.tail_size = options.tail_size, .units = options.units});
   WorkingParameters working(*device, arena, type);
   InputQueue input(*device, graph.image().channels,
                    options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);

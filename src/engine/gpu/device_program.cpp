@@ -89,30 +89,31 @@ void DeviceProgram::lower_all() {
   const bool binary = graph_loss_.rule.kind == LossKind::bce;
   const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
   const auto backward = binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
-  builder.lower(
-      {.forward =
-           [&](const StepOp& op) {
-             const Tensor logits = builder.value(op.inputs[0]);
-             builder.emit("loss", {logits},
-                          [this, logits, logits_type, forward](const LaunchContext& context) {
-                            forward(context.stream(), logits_type, loss_.extent(),
-                                    context.at(logits), context.labels, context.samples,
-                                    loss_.outputs());
-                            loss_.fetch(context.device);
-                            if (options_.training) statistics_.fetch(context.device);
-                          });
-           },
-       .backward =
-           [&](const StepOp& op) {
-             builder.begin_backward();
-             const Tensor gradient = builder.make_like(graph_loss_.logits);
-             builder.emit("gradient of the loss", {gradient},
-                          [this, gradient, type, backward](const LaunchContext& context) {
-                            backward(context.stream(), type, loss_.extent(), loss_.outputs(),
-                                     context.labels, loss_.scale(), context.at(gradient));
-                          });
-             builder.set_value(*op.output, gradient);
-           }});
+  StepLowering<ProgramBuilder>(graph, steps)
+      .run(builder,
+           {.forward =
+                [&](const StepOp& op) {
+                  const Tensor logits = builder.value(op.inputs[0]);
+                  builder.emit("loss", {logits},
+                               [this, logits, logits_type, forward](const LaunchContext& context) {
+                                 forward(context.stream(), logits_type, loss_.extent(),
+                                         context.at(logits), context.labels, context.samples,
+                                         loss_.outputs());
+                                 loss_.fetch(context.device);
+                                 if (options_.training) statistics_.fetch(context.device);
+                               });
+                },
+            .backward =
+                [&](const StepOp& op) {
+                  builder.begin_backward();
+                  const Tensor gradient = builder.make_like(graph_loss_.logits);
+                  builder.emit("gradient of the loss", {gradient},
+                               [this, gradient, type, backward](const LaunchContext& context) {
+                                 backward(context.stream(), type, loss_.extent(), loss_.outputs(),
+                                          context.labels, loss_.scale(), context.at(gradient));
+                               });
+                  builder.set_value(*op.output, gradient);
+                }});
   lists_ = builder.take();
   Device& device = *state_->device;
   forward_.emplace(device, std::span(lists_.forward).subspan(1), state_->records);

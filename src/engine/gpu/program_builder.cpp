@@ -1,7 +1,5 @@
 #include "program_builder.hpp"
 
-#include "lowering.hpp"
-
 #include <algorithm>
 #include <cassert>
 #include <span>
@@ -28,18 +26,9 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                    options),
       state_(state),
       statistics_(statistics),
-      lowering_(graph(), steps),
       needs_gradient_(lockstep::needs_gradient(state.graph)),
       working_(state.arena.layout().units.size()),
       group_ends_(group_ends(state.arena.layout(), options)) {}
-
-void ProgramBuilder::lower(const StepLowering<ProgramBuilder>::Losses& losses) {
-  lowering_.run(*this, losses);
-}
-
-void ProgramBuilder::lower_again(const StepOp& op) {
-  lowering_.of(op.node).forward(*this, op);
-}
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = graph().nodes()[at(id)].output;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../lowering/graph_builder.hpp"
-#include "../lowering/lowering.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/memory_plan.hpp"
 #include "statistics_block.hpp"
@@ -89,7 +88,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
  public:
   ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const StepGraph& steps,
                  const ProgramOptions& options);
-  void lower(const StepLowering<ProgramBuilder>::Losses& losses);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
@@ -142,7 +140,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
 
  private:
   // GraphBuilder.
-  void lower_again(const StepOp& op) override;
   /// Converts the parameters to the type of the values.
   void unit_arrived(std::size_t unit) override;
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
@@ -153,7 +150,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
 
   EngineState& state_;
   StatisticsBlock& statistics_;
-  StepLowering<ProgramBuilder> lowering_;
   std::vector<bool> needs_gradient_;     ///< by node
   std::vector<Tensor> working_;          ///< by unit: its parameters in the type of the values
   std::vector<std::size_t> group_ends_;  ///< of gradients that become final together

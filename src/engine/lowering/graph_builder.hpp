@@ -65,6 +65,10 @@ class GraphBuilder {
     return tensor.buffer >= 0 && read_until_[static_cast<std::size_t>(tensor.buffer)] <= current_;
   }
 
+  /// `lower` lowers an op of kind `again`.
+  void set_lower_again(std::function<void(const StepOp&)> lower) {
+    lower_again_ = std::move(lower);
+  }
   /// Begins the op with this index.
   void begin(std::size_t index) {
     current_ = index;
@@ -158,8 +162,6 @@ class GraphBuilder {
 
  private:
   // Implemented by each engine's builder.
-  /// Lowers an op of kind `again`.
-  virtual void lower_again(const StepOp& op) = 0;
   /// A new tensor for all values of a unit: parameters in the type in which they are gathered,
   /// gradients in fp32.
   [[nodiscard]] virtual Tensor make_unit(std::size_t unit, UnitContent content) = 0;
@@ -183,13 +185,14 @@ class GraphBuilder {
     if (!again_[at(*context_.steps.ops[index].output)]) return;
     forget(index);
     const std::size_t reader = std::exchange(current_, index);
-    lower_again(context_.steps.ops[index]);
+    lower_again_(context_.steps.ops[index]);
     current_ = reader;
   }
 
   Context context_;
   ProgramOptions options_;
   Lists lists_;
+  std::function<void(const StepOp&)> lower_again_;
   std::vector<std::size_t> last_uses_;          ///< by value: index of the last op that reads it
   std::vector<std::size_t> read_until_;         ///< by buffer: the latest of its values' last uses
   std::vector<std::optional<Tensor>> tensors_;  ///< by value

@@ -47,47 +47,45 @@ class StepLowering final {
       : graph_(graph), steps_(steps), lowered_(graph.nodes().size()) {}
 
   void run(Builder& builder, const Losses& losses) {
-    using Kind = StepOp::Kind;
+    builder.set_lower_again([&](const StepOp& op) { lower_op(builder, losses, op); });
     for (std::size_t i = 0; i < steps_.ops.size(); ++i) {
       const StepOp& op = steps_.ops[i];
-      if (op.kind == Kind::again) {
+      if (op.kind == StepOp::Kind::again) {
         builder.defer(i);
-        continue;
+      } else if (op.is_collective()) {
+        lower_op(builder, losses, op);
+      } else {
+        builder.begin(i);
+        lower_op(builder, losses, op);
+        for (const ParameterId id : op.completes) builder.complete(id);
+        builder.end();
       }
-      builder.begin(i);
-      switch (op.kind) {
-        case Kind::forward:
-          of(op.node).forward(builder, op);
-          break;
-        case Kind::again:
-          break;
-        case Kind::loss:
-          losses.forward(op);
-          break;
-        case Kind::loss_gradient:
-          losses.backward(op);
-          break;
-        case Kind::gradient:
-          of(op.node).gradient(builder, op);
-          break;
-        case Kind::sum:
-          builder.set_value(*op.output, builder.sum(op.inputs[0], op.inputs[1]));
-          break;
-        case Kind::start_gather:
-          builder.start_gather(op.unit);
-          break;
-        case Kind::await_gather:
-          builder.await_gather(op.unit);
-          break;
-        case Kind::start_reduction:
-          builder.start_reduction(op.unit);
-          break;
-        case Kind::await_reduction:
-          builder.await_reduction(op.unit);
-          break;
-      }
-      for (const ParameterId id : op.completes) builder.complete(id);
-      builder.end();
+    }
+  }
+
+ private:
+  void lower_op(Builder& builder, const Losses& losses, const StepOp& op) {
+    using Kind = StepOp::Kind;
+    switch (op.kind) {
+      case Kind::forward:
+      case Kind::again:
+        return of(op.node).forward(builder, op);
+      case Kind::loss:
+        return losses.forward(op);
+      case Kind::loss_gradient:
+        return losses.backward(op);
+      case Kind::gradient:
+        return of(op.node).gradient(builder, op);
+      case Kind::sum:
+        return builder.set_value(*op.output, builder.sum(op.inputs[0], op.inputs[1]));
+      case Kind::start_gather:
+        return builder.start_gather(op.unit);
+      case Kind::await_gather:
+        return builder.await_gather(op.unit);
+      case Kind::start_reduction:
+        return builder.start_reduction(op.unit);
+      case Kind::await_reduction:
+        return builder.await_reduction(op.unit);
     }
   }
   [[nodiscard]] Lowering<Builder>& of(ValueId node) {
@@ -104,7 +102,6 @@ class StepLowering final {
     return *lowered;
   }
 
- private:
   const Graph& graph_;
   const StepGraph& steps_;
   std::vector<std::unique_ptr<Lowering<Builder>>> lowered_;  ///< by node

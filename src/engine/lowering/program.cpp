@@ -50,11 +50,10 @@ StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const Pa
   if (options.training) steps = differentiate(std::move(steps), graph, rules.fusions);
   if (options.training && rules.recomputes) steps = recompute(std::move(steps), graph);
   if (options.exchange == nullptr) return steps;
-  StepUnits units = step_units(arena.layout(), graph);
+  StepUnits units = arena.step_units();
   units.gathers = !arena.holds_parameters();
   units.awaits = rules.awaits_units;
   units.reduces = options.training && !arena.holds_gradients();
-  units.reductions_in_flight = UnitExchange::reductions_in_flight;
   return shard(std::move(steps), graph, units);
 }
 

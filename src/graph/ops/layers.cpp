@@ -18,9 +18,7 @@ OpDefinition Input::define(const OpInputs& in) const {
 OpDefinition BatchNorm::define(const OpInputs& in) const {
   const std::string& name = options.name;
   const StochasticDepth& drop = options.drop;
-  if (in.shapes[0].rank() != 3) {
-    fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", name, to_string(in.shapes[0]));
-  }
+  const Shape& image = in.image(name);
   if (!(drop.probability >= 0 && drop.probability < 1) || drop.block < 0 ||
       drop.block >= max_dropped_blocks) {
     fail(ExitStatus::usage,
@@ -28,7 +26,7 @@ OpDefinition BatchNorm::define(const OpInputs& in) const {
          "probability of at least 0 and below 1)",
          name, drop.block, drop.probability, max_dropped_blocks - 1);
   }
-  const std::int64_t channels = in.shapes[0][0];
+  const std::int64_t channels = image[0];
   const auto vector = [&](const char* suffix, Initialization initialization) {
     return Parameter{.name = name + suffix,
                      .shape = {channels},
@@ -41,7 +39,7 @@ OpDefinition BatchNorm::define(const OpInputs& in) const {
                             .initial_value = initial,
                             .momentum = options.momentum};
   };
-  return {.output = in.shapes[0],
+  return {.output = image,
           .parameters = {vector(".weight", options.zero_init_weight ? Initialization::zeros
                                                                     : Initialization::ones),
                          vector(".bias", Initialization::zeros)},

@@ -26,11 +26,6 @@ Shape windows_output(const std::string& layer, std::int64_t channels, const Shap
   return {channels, output(in[1]), output(in[2])};
 }
 
-void require_image(const std::string& layer, const Shape& shape) {
-  if (shape.rank() == 3) return;
-  fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", layer, to_string(shape));
-}
-
 template <typename Options>
 void require_window(const std::string& layer, const Options& options) {
   if (options.kernel >= 1 && options.stride >= 1 && options.padding >= 0) return;
@@ -39,8 +34,7 @@ void require_window(const std::string& layer, const Options& options) {
 }
 
 template <typename Options>
-void require_pooling(const std::string& layer, const Shape& in, const Options& options) {
-  require_image(layer, in);
+void require_pooling(const std::string& layer, const Options& options) {
   if (2 * options.padding > options.kernel) {
     fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
          options.padding, options.kernel);
@@ -55,19 +49,16 @@ std::string function_of(const Options& options) {
 
 template <typename Options>
 OnnxOp windows_of(const char* type, const Options& options) {
-  const auto& [kernel, padding, stride] =
-      std::tuple(options.kernel, options.padding, options.stride);
   return {.type = type,
-          .attributes = {{"kernel_shape", std::vector{kernel, kernel}},
-                         {"pads", std::vector{padding, padding, padding, padding}},
-                         {"strides", std::vector{stride, stride}}}};
+          .attributes = {{"kernel_shape", std::vector(2, options.kernel)},
+                         {"pads", std::vector(4, options.padding)},
+                         {"strides", std::vector(2, options.stride)}}};
 }
 
 }  // namespace
 
 OpDefinition Conv2d::define(const OpInputs& in) const {
-  const Shape& image = in.shapes[0];
-  require_image(options.name, image);
+  const Shape& image = in.image(options.name);
   if (options.out_channels < 1) {
     fail(ExitStatus::usage, "{}: {} output channels (at least 1 is needed)", options.name,
          options.out_channels);
@@ -111,8 +102,9 @@ OnnxOp Conv2d::onnx() const {
 
 OpDefinition MaxPool::define(const OpInputs& in) const {
   const std::string layer = "max_pool of " + in.names[0];
-  require_pooling(layer, in.shapes[0], options);
-  return {.output = windows_output(layer, in.shapes[0][0], in.shapes[0], options),
+  const Shape& image = in.image(layer);
+  require_pooling(layer, options);
+  return {.output = windows_output(layer, image[0], image, options),
           .function = function_of(options)};
 }
 
@@ -122,8 +114,8 @@ OnnxOp MaxPool::onnx() const {
 
 OpDefinition AvgPool::define(const OpInputs& in) const {
   const std::string layer = "avg_pool of " + in.names[0];
-  const Shape& image = in.shapes[0];
-  require_pooling(layer, image, options);
+  const Shape& image = in.image(layer);
+  require_pooling(layer, options);
   if (!options.partial_windows) {
     return {.output = windows_output(layer, image[0], image, options),
             .function = function_of(options)};
@@ -148,8 +140,7 @@ OnnxOp AvgPool::onnx() const {
 }
 
 OpDefinition GlobalAvgPool::define(const OpInputs& in) const {
-  require_image("global_avg_pool of " + in.names[0], in.shapes[0]);
-  return {.output = {in.shapes[0][0], 1, 1}};
+  return {.output = {in.image("global_avg_pool of " + in.names[0])[0], 1, 1}};
 }
 
 OnnxOp GlobalAvgPool::onnx() const {

@@ -1,7 +1,6 @@
 #include "../../../src/engine/gpu/device_arena.hpp"
 
 #include "engine/gpu/host_device.hpp"
-#include "lockstep/step/step_graph.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -23,8 +22,7 @@ struct Fixture {
         graph.linear(graph.flatten(graph.relu(x)), {.name = "fc", .out_features = 5}), {});
   }
   [[nodiscard]] ParameterArena make(const UnitOptions& units) const {
-    return make_parameter_arena(device, graph,
-                                {.ready = gradient_order(graph), .tail_size = 40, .units = units});
+    return make_parameter_arena(device, graph, {.tail_size = 40, .units = units});
   }
   /// One unit per parameter.
   [[nodiscard]] UnitRule sharded() const {
