@@ -4,7 +4,7 @@
 import collections
 import io
 import random
-import socket
+import stat
 import tarfile
 
 from harness import *  # noqa: F403
@@ -128,8 +128,7 @@ class Folder:
             elif what == 6:
                 os.mkfifo(folder / self.name(chance.choice(("",) if self.clean else (".jpg", ""))))
             elif what == 7:
-                with socket.socket(socket.AF_UNIX) as made:
-                    made.bind(os.path.relpath(folder / self.name(".sock" if self.clean else chance.choice((".png", ".sock")))))
+                os.mknod(folder / self.name(".sock" if self.clean else chance.choice((".png", ".sock"))), stat.S_IFSOCK)
             elif what == 8:
                 (folder / chance.choice((f".{self.name('.jpg')}", f"{self.name()}~", self.name(".swp"), ".DS_Store"))).write_bytes(b"x")
             elif chance.random() < 0.1:

@@ -3,7 +3,6 @@
 before they are opened, by every option and argument that names a path."""
 
 import re
-import socket
 import stat
 import struct
 import zlib
@@ -49,8 +48,7 @@ class Specials:
     def __init__(self, folder):
         self.folder = folder
         os.mkfifo(folder / "fifo")
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(folder / "socket"))
+        os.mknod(folder / "socket", stat.S_IFSOCK)
         (folder / "directory").mkdir()
         (folder / "directory" / "kept").write_text("mine")
         (folder / "file").write_text("mine")
