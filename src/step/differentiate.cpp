@@ -43,12 +43,12 @@ class Differentiation final {
     const bool is_norm = std::holds_alternative<BatchNorm>(node.op);
     const std::span<const GradientOp> rule = rule_of(node.op);
     const bool adds = is_norm ? !op.fused.pool : fusions_.relu_takes_sums && is_relu(node, op);
-    Ids arrived = take(*op.output, adds);
-    if (op.fused.relu && !is_norm) arrived = {emit_relu(op, std::move(arrived))};
+    Ids grad_output = take(*op.output, adds);
+    if (op.fused.relu && !is_norm) grad_output = {emit_relu(op, std::move(grad_output))};
     if (rule.empty()) {
-      for (const StepValueId input : op.inputs) contribute(input, arrived[0]);
+      for (const StepValueId input : op.inputs) contribute(input, grad_output[0]);
     }
-    for (const GradientOp& each : rule) emit(index, op, each, arrived);
+    for (const GradientOp& each : rule) emit(index, op, each, grad_output);
   }
 
   [[nodiscard]] static std::span<const GradientOp> rule_of(const Op& op) {
@@ -65,19 +65,19 @@ class Differentiation final {
   }
 
   /// Of a ReLU that is fused into an addition. Returns the gradient of the addition.
-  StepValueId emit_relu(const StepOp& op, Ids arrived) {
+  StepValueId emit_relu(const StepOp& op, Ids grad_output) {
     const StepValueId result = make_gradient(op.node);
     steps_.ops.push_back({.kind = StepOp::Kind::gradient,
                           .node = *op.fused.relu,
                           .output = op.output,
                           .gradient = Relu::gradient[0],
-                          .arrived = std::move(arrived),
-                          .results = {result}});
+                          .grad_output = std::move(grad_output),
+                          .grad_inputs = {result}});
     return result;
   }
 
   /// `index`: of the node's forward op.
-  void emit(std::size_t index, const StepOp& op, const GradientOp& part, const Ids& arrived) {
+  void emit(std::size_t index, const StepOp& op, const GradientOp& part, const Ids& grad_output) {
     const Node& node = graph_.nodes()[at(op.node)];
     const std::size_t own_inputs = op.inputs.size() - (op.fused.sum ? 1 : 0);
     const bool trains = std::ranges::any_of(node.parameters, [this](ParameterId id) {
@@ -92,7 +92,7 @@ class Differentiation final {
                 .node = op.node,
                 .fused = op.fused,
                 .gradient = part,
-                .arrived = arrived};
+                .grad_output = grad_output};
     if (part.reads_inputs) {
       const std::size_t count = own_inputs + (op.fused.added_norm ? 1 : 0);
       step.inputs.assign(op.inputs.begin(), op.inputs.begin() + static_cast<std::ptrdiff_t>(count));
@@ -104,11 +104,11 @@ class Differentiation final {
     if (part.of_inputs) {
       // Of a fused addition without a ReLU, the gradient of the other operand is what arrives.
       const bool passes =
-          op.fused.sum && !op.fused.relu && !op.fused.added_norm && arrived.size() == 1;
+          op.fused.sum && !op.fused.relu && !op.fused.added_norm && grad_output.size() == 1;
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
         const bool own = needed_[at(op.inputs[i])] && !(passes && i == own_inputs);
-        step.results.push_back(own ? std::optional(make_gradient(op.inputs[i])) : std::nullopt);
-        sources.push_back(own ? *step.results.back() : arrived[0]);
+        step.grad_inputs.push_back(own ? std::optional(make_gradient(op.inputs[i])) : std::nullopt);
+        sources.push_back(own ? *step.grad_inputs.back() : grad_output[0]);
       }
     }
     steps_.ops.push_back(std::move(step));

@@ -87,7 +87,7 @@ class Recomputation final {
   void compute_again(std::size_t forward) {
     StepOp op = steps_.ops[forward];
     for (StepValueId& input : op.inputs) input = available(input);
-    op.kind = StepOp::Kind::again;
+    op.kind = StepOp::Kind::recompute;
     const auto renew = [this](StepValueId id) {
       const StepValue value = steps_.values[at(id)];
       again_.push_back(std::nullopt);

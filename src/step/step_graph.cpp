@@ -32,7 +32,7 @@ std::vector<StepValueId> StepOp::reads() const {
   for (const auto& id : {output, saved}) {
     if (id) ids.push_back(*id);
   }
-  ids.insert(ids.end(), arrived.begin(), arrived.end());
+  ids.insert(ids.end(), grad_output.begin(), grad_output.end());
   return ids;
 }
 
@@ -41,7 +41,7 @@ std::vector<StepValueId> StepOp::writes() const {
   const auto add = [&](const std::optional<StepValueId>& id) {
     if (id) ids.push_back(*id);
   };
-  std::ranges::for_each(results, add);
+  std::ranges::for_each(grad_inputs, add);
   if (kind == Kind::gradient) return ids;
   add(output);
   add(saved);

@@ -20,8 +20,8 @@ std::string_view kind_name(const StepOp& op) {
   switch (op.kind) {
     case Kind::forward:
       return op.fused.only_statistics ? "statistics" : "forward";
-    case Kind::again:
-      return "again";
+    case Kind::recompute:
+      return "recompute";
     case Kind::loss:
       return "loss";
     case Kind::loss_gradient:

@@ -155,7 +155,7 @@ def listing_a_step(network):
         expect(0 <= sent - 4 * values < 0.001 * sent, f"{mode}: all gradients are reduced once: {sent} of {4 * values} bytes")
     summed = json.loads(check(LOCKSTEP, ["inspect", "--model", "mini-resnet", "--image-size", "32", "--step", "--batch-norm", "sync", "--json"], 0))["step"]["ops"]
     norms = [op for op in summed if re.search(r"bn\d|downsample\.1", op["of"])]
-    expect(len(norms) > 20 and all(op.get("sums_over_ranks", False) == (op in norms and op["op"] != "again") for op in summed),
+    expect(len(norms) > 20 and all(op.get("sums_over_ranks", False) == (op in norms and op["op"] != "recompute") for op in summed),
            f"synchronised norms sum over ranks in forward and backward: {norms}")
     check(LOCKSTEP, [*command, "--precision", "fp16"], 64, says=["--step with --precision fp16"])
     print_of = check(LOCKSTEP, [*command, "--shard", "full"], 0)

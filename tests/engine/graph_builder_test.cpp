@@ -55,7 +55,7 @@ StepOp reads(std::vector<StepValueId> values) {
   return {.kind = StepOp::Kind::gradient, .inputs = std::move(values)};
 }
 StepOp computes_again(StepValueId from, StepValueId to) {
-  return {.kind = StepOp::Kind::again, .inputs = {from}, .output = to};
+  return {.kind = StepOp::Kind::recompute, .inputs = {from}, .output = to};
 }
 
 }  // namespace

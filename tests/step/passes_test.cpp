@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(backward_computes_norms_again_before_it_reads_them) {
              "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
              "data gradient global_avg_pool_8: d global_avg_pool_8 -> d relu_7\n"
              "gradient bn2 + add_6 + relu_7: conv2, saved bn2, d relu_7 -> d conv2, d relu_3\n"
-             "again bn1 + relu_3: conv1 -> relu_3 (2), saved bn1 (2)\n"
+             "recompute bn1 + relu_3: conv1 -> relu_3 (2), saved bn1 (2)\n"
              "weight gradient conv2: relu_3 (2), d conv2 -> \n"
              "data gradient conv2: d conv2 -> d relu_3 (2)\n"
              "gradient bn1 + relu_3: conv1, saved bn1 (2), d relu_3, d relu_3 (2) -> d conv1\n"

@@ -35,10 +35,11 @@ struct Fused {
 struct StepOp {
   enum class Kind {
     forward,        ///< of a node: reads `inputs`; writes `output`, `saved`
-    again,          ///< the same, in backward
+    recompute,      ///< the same, in backward
     loss,           ///< reads `inputs`: the logits
     loss_gradient,  ///< writes `output`
-    gradient,       ///< of a node: reads `inputs`, `output`, `saved`, `arrived`; writes `results`
+    gradient,       ///< of a node: reads `inputs`, `output`, `saved`, `grad_output`; writes
+                    ///< `grad_inputs`
     sum,            ///< of gradients: reads `inputs`; writes `output`
     // Collectives of a unit of parameters. They come last here.
     start_gather,
@@ -54,9 +55,9 @@ struct StepOp {
   std::optional<StepValueId> saved = {};
   GradientOp gradient = {};
   /// The gradient of the node's output, or two addends of it.
-  std::vector<StepValueId> arrived = {};
+  std::vector<StepValueId> grad_output = {};
   /// The gradient of each input; empty if it is not needed or not computed.
-  std::vector<std::optional<StepValueId>> results = {};
+  std::vector<std::optional<StepValueId>> grad_inputs = {};
   /// Whose gradients are final after the op.
   std::vector<ParameterId> completes = {};
   std::size_t unit = 0;

@@ -22,7 +22,7 @@ class BatchNormLowering final : public Lowering {
         shift_(context.node().parameters[1]) {}
 
   void forward(ProgramBuilder& builder, const StepOp& op) override {
-    if (op.kind == StepOp::Kind::again) return compute_again(builder, op);
+    if (op.kind == StepOp::Kind::recompute) return compute_again(builder, op);
     const std::string& name = op_.options.name;
     const Tensor value = builder.value(op.inputs[0]);
     const Desc given = value.desc();
@@ -65,31 +65,30 @@ class BatchNormLowering final : public Lowering {
     std::optional<Tensor> mask;
     if (op.saved) mask = builder.value(*op.saved);
     const Tensor source = source_for_backward(builder, op);
-    const ArrivedGradient arrived =
-        builder.arrived_gradient(op, source.desc(), "gradient of " + name);
+    const GradOutput grad_output = builder.grad_output(op, source.desc(), "gradient of " + name);
     // A sum, or what passes to the addend, is written after the mask.
-    const bool writes = arrived.second || (op.fused.sum && op.fused.relu);
+    const bool writes = grad_output.second || (op.fused.sum && op.fused.relu);
     std::optional<Tensor> masked;
-    if (writes) masked = arrived.target ? *arrived.target : builder.make(source.desc());
+    if (writes) masked = grad_output.target ? *grad_output.target : builder.make(source.desc());
     using Backward = BatchNormState::Backward;
     Bound<Backward> operands;
     operands.add(&Backward::source, source);
     operands.add(&Backward::scale, builder.parameter(scale_, channels(), name));
     operands.add(&Backward::mask, mask);
-    operands.add(&Backward::gradient, arrived.first);
-    operands.add(&Backward::gradient_addend, arrived.second);
+    operands.add(&Backward::gradient, grad_output.first);
+    operands.add(&Backward::gradient_addend, grad_output.second);
     operands.add(&Backward::masked, masked);
     std::optional<Tensor> target;
-    if (op.results[0]) target = target_of_backward(builder, op, source);
+    if (op.grad_inputs[0]) target = target_of_backward(builder, op, source);
     operands.add(&Backward::target, target);
     builder.emit_parameter_gradients(
         operands.step<BatchNormBackward>("gradient of batch norm " + name, state_),
         operands.touched,
         {{.parameter = scale_, .values = state_->scale_gradient()},
          {.parameter = shift_, .values = state_->shift_gradient()}});
-    if (target) builder.set_value(*op.results[0], *target);
-    if (op.fused.sum && op.results[1]) {
-      builder.set_value(*op.results[1], masked.value_or(arrived.first));
+    if (target) builder.set_value(*op.grad_inputs[0], *target);
+    if (op.fused.sum && op.grad_inputs[1]) {
+      builder.set_value(*op.grad_inputs[1], masked.value_or(grad_output.first));
     }
   }
 

@@ -116,8 +116,10 @@ class Conv2dLowering final : public Lowering {
     if (copied_ && source_.desc() == desc) return source_;
     return builder.in_format(builder.value(op.inputs[0]), desc, "input of " + op_.options.name);
   }
-  [[nodiscard]] Tensor arrived(ProgramBuilder& builder, const StepOp& op, const Desc& desc) const {
-    return builder.in_format(builder.value(op.arrived[0]), desc, "gradient of " + op_.options.name);
+  [[nodiscard]] Tensor grad_output(ProgramBuilder& builder, const StepOp& op,
+                                   const Desc& desc) const {
+    return builder.in_format(builder.value(op.grad_output[0]), desc,
+                             "gradient of " + op_.options.name);
   }
 
   void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op) {
@@ -150,7 +152,7 @@ class Conv2dLowering final : public Lowering {
   void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op, const WinogradPlan& plan) {
     const std::string& name = op_.options.name;
     const Tensor source = source_in(builder, op, plan.source_desc());
-    const Tensor gradient = arrived(builder, op, plan.target_desc());
+    const Tensor gradient = grad_output(builder, op, plan.target_desc());
     std::vector<ProgramBuilder::ParameterOutput> outputs{
         {.parameter = parameters_[0], .desc = plan.weight_desc()}};
     if (op_.options.bias) {
@@ -165,19 +167,19 @@ class Conv2dLowering final : public Lowering {
 
   void emit_data_gradient(ProgramBuilder& builder, const StepOp& op, const WinogradPlan& plan) {
     const std::string& name = op_.options.name;
-    const Tensor gradient = arrived(builder, op, plan.target_desc());
+    const Tensor gradient = grad_output(builder, op, plan.target_desc());
     const Tensor weight = builder.parameter(parameters_[0], plan.weight_desc(), name);
     const Tensor target = builder.make(plan.source_desc());
     emit_winograd(builder, "data gradient of convolution " + name, plan,
                   {.input = gradient, .weight = weight, .output = target});
-    builder.set_value(*op.results[0], target);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 
   void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op,
                             const BackwardWeights::primitive_desc& pd) {
     const std::string& name = op_.options.name;
     const Tensor source = source_in(builder, op, pd.src_desc());
-    const Tensor gradient = arrived(builder, op, pd.diff_dst_desc());
+    const Tensor gradient = grad_output(builder, op, pd.diff_dst_desc());
     std::vector<ProgramBuilder::ParameterOutput> outputs{{.argument = DNNL_ARG_DIFF_WEIGHTS,
                                                           .parameter = parameters_[0],
                                                           .desc = pd.diff_weights_desc()}};
@@ -195,7 +197,7 @@ class Conv2dLowering final : public Lowering {
                            const WeightProduct& product) {
     const std::string& name = op_.options.name;
     const Tensor source = source_in(builder, op, product.source);
-    const Tensor gradient = arrived(builder, op, product.gradient);
+    const Tensor gradient = grad_output(builder, op, product.gradient);
     const Tensor patches =
         emit_patches(builder, source, product.patches,
                      {.places = dims_of(product.gradient), .window = product.window});
@@ -228,18 +230,18 @@ class Conv2dLowering final : public Lowering {
   void emit_data_gradient(ProgramBuilder& builder, const StepOp& op,
                           const BackwardData::primitive_desc& pd) {
     const std::string& name = op_.options.name;
-    const Tensor gradient = arrived(builder, op, pd.diff_dst_desc());
+    const Tensor gradient = grad_output(builder, op, pd.diff_dst_desc());
     const Tensor weight = builder.parameter(parameters_[0], pd.weights_desc(), name);
     const Tensor target = builder.make(pd.diff_src_desc());
     builder.emit(
         "data gradient of convolution " + name, BackwardData(pd), pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
-    builder.set_value(*op.results[0], target);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 
   void emit_data_product(ProgramBuilder& builder, const StepOp& op, const DataProduct& product) {
     const std::string& name = op_.options.name;
-    const Tensor gradient = arrived(builder, op, product.gradient);
+    const Tensor gradient = grad_output(builder, op, product.gradient);
     const Tensor weight = builder.parameter(parameters_[0], product.weight, name);
     const bool skips = product.window.stride > 1;
     const Tensor patches =
@@ -260,7 +262,7 @@ class Conv2dLowering final : public Lowering {
                                                  dims_of(product.gradient), product.window),
                    {result, target});
     }
-    builder.set_value(*op.results[0], target);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 
   static Tensor emit_turned(ProgramBuilder& builder, const Tensor& weight,

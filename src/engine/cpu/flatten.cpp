@@ -14,9 +14,9 @@ class FlattenLowering final : public Lowering {
     builder.set_value(*op.output, builder.view(source, flat(builder, op)));
   }
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor gradient =
-        builder.in_format(builder.value(op.arrived[0]), flat(builder, op), "gradient of flatten");
-    builder.set_value(*op.results[0], builder.view(gradient, image(builder)));
+    const Tensor gradient = builder.in_format(builder.value(op.grad_output[0]), flat(builder, op),
+                                              "gradient of flatten");
+    builder.set_value(*op.grad_inputs[0], builder.view(gradient, image(builder)));
   }
 
  private:

@@ -135,7 +135,7 @@ class LinearLowering final : public Lowering {
         op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     const std::string& name = op_.options.name;
     if (!gradient_) {
-      gradient_ = builder.in_format(builder.value(op.arrived[0]), product.target_gradient(),
+      gradient_ = builder.in_format(builder.value(op.grad_output[0]), product.target_gradient(),
                                     "gradient of " + name);
     }
     if (op.gradient.of_parameters) return emit_weight_gradient(builder, op, product);
@@ -145,7 +145,7 @@ class LinearLowering final : public Lowering {
     builder.emit(
         "data gradient of inner product " + name, BackwardData(data_pd), data_pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_DST, *gradient_}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
-    builder.set_value(*op.results[0], target);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 
  private:

@@ -53,12 +53,12 @@ class PoolingLowering final : public Lowering {
       });
     });
     const Tensor gradient =
-        builder.in_format(builder.value(op.arrived[0]), pd.diff_dst_desc(), name);
+        builder.in_format(builder.value(op.grad_output[0]), pd.diff_dst_desc(), name);
     const Tensor target = builder.make(pd.diff_src_desc());
     ProgramBuilder::Arguments arguments{{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, target}};
     if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, *workspace_);
     builder.emit(name, Backward(pd), pd.scratchpad_desc(), arguments);
-    builder.set_value(*op.results[0], target);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 
  private:

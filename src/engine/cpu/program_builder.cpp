@@ -71,16 +71,16 @@ Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::st
   return in_format(master(id), desc, name);
 }
 
-ArrivedGradient ProgramBuilder::arrived_gradient(const StepOp& op, const Desc& desc,
-                                                 const std::string& name) {
-  const StepValueId left = op.arrived[0];
-  const bool adds = op.arrived.size() == 2;
+GradOutput ProgramBuilder::grad_output(const StepOp& op, const Desc& desc,
+                                       const std::string& name) {
+  const StepValueId left = op.grad_output[0];
+  const bool adds = op.grad_output.size() == 2;
   const bool fits = value(left).desc() == desc;
   if (adds && fits) {
-    const StepValueId right = op.arrived[1];
+    const StepValueId right = op.grad_output[1];
     const Tensor first = value(left);
     const Tensor second = in_format(value(right), desc, name);
-    ArrivedGradient result{.first = first, .second = second, .target = {}};
+    GradOutput result{.first = first, .second = second, .target = {}};
     if (second.buffer != value(right).buffer || overwritable(right)) {
       result.target = second;
     } else if (overwritable(left)) {
@@ -88,9 +88,9 @@ ArrivedGradient ProgramBuilder::arrived_gradient(const StepOp& op, const Desc& d
     }
     return result;
   }
-  const Tensor given = adds ? sum(left, op.arrived[1]) : value(left);
+  const Tensor given = adds ? sum(left, op.grad_output[1]) : value(left);
   const Tensor first = in_format(given, desc, name);
-  ArrivedGradient result{.first = first, .second = {}, .target = {}};
+  GradOutput result{.first = first, .second = {}, .target = {}};
   if (adds || first.buffer != given.buffer || overwritable(left)) result.target = first;
   return result;
 }

@@ -39,7 +39,7 @@ struct ListedStep {
 };
 
 /// The gradient that arrives at an op.
-struct ArrivedGradient {
+struct GradOutput {
   Tensor first;
   std::optional<Tensor> second;  ///< to be added
   std::optional<Tensor> target;  ///< one of them, if the op may overwrite it
@@ -75,8 +75,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
 
   // Gradients.
   /// The gradient that arrives at an op, in this format. Two addends of other formats are added.
-  [[nodiscard]] ArrivedGradient arrived_gradient(const StepOp& op, const Desc& desc,
-                                                 const std::string& name);
+  [[nodiscard]] GradOutput grad_output(const StepOp& op, const Desc& desc, const std::string& name);
   /// The sum of two gradients.
   [[nodiscard]] Tensor sum(StepValueId left, StepValueId right);
 

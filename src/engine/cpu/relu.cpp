@@ -15,17 +15,17 @@ class ReluLowering final : public Lowering {
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const Tensor output = builder.value(*op.output);
-    const ArrivedGradient arrived = builder.arrived_gradient(op, output.desc(), "gradient of relu");
-    const Tensor target = arrived.target ? *arrived.target : builder.make(output.desc());
-    std::vector<Tensor> touched{output, arrived.first, target};
-    if (arrived.second) touched.push_back(*arrived.second);
+    const GradOutput grad_output = builder.grad_output(op, output.desc(), "gradient of relu");
+    const Tensor target = grad_output.target ? *grad_output.target : builder.make(output.desc());
+    std::vector<Tensor> touched{output, grad_output.first, target};
+    if (grad_output.second) touched.push_back(*grad_output.second);
     builder.emit(std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{
                      .output = output.memory,
-                     .gradient = arrived.first.memory,
-                     .addend = arrived.second ? arrived.second->memory : dnnl::memory(),
+                     .gradient = grad_output.first.memory,
+                     .addend = grad_output.second ? grad_output.second->memory : dnnl::memory(),
                      .target = target.memory}),
                  touched);
-    builder.set_value(*op.results[0], target);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 };
 

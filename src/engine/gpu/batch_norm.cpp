@@ -75,8 +75,8 @@ class NormLowering final : public Lowering {
     const Tensor dy = incoming.sum;
     // A sum computed here is already masked by the ReLU.
     const std::optional<Tensor> mask = incoming.second ? std::nullopt : saved;
-    const bool passes_on = op.fused.sum && !added && op.results[1];
-    const bool exclusive = incoming.second || builder.overwritable(op.arrived[0]);
+    const bool passes_on = op.fused.sum && !added && op.grad_inputs[1];
+    const bool exclusive = incoming.second || builder.overwritable(op.grad_output[0]);
     // The added operand's gradient is dy after the ReLU's mask, or dy itself without a ReLU.
     std::optional<Tensor> dz;
     if (passes_on && mask) dz = exclusive ? dy : builder.make_like(op.node);
@@ -102,9 +102,9 @@ class NormLowering final : public Lowering {
                        static_cast<double>(extent.rows), sums.gradient(context, context.at(dx)),
                        of_added ? &*of_added : nullptr, dz ? context.at(*dz) : nullptr);
                  });
-    if (passes_on) builder.set_value(*op.results[1], dz.value_or(dy));
-    if (added && op.results[1]) builder.set_value(*op.results[1], *added_dx);
-    if (op.results[0]) builder.set_value(*op.results[0], dx);
+    if (passes_on) builder.set_value(*op.grad_inputs[1], dz.value_or(dy));
+    if (added && op.grad_inputs[1]) builder.set_value(*op.grad_inputs[1], *added_dx);
+    if (op.grad_inputs[0]) builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:
@@ -115,13 +115,13 @@ class NormLowering final : public Lowering {
     Tensor sum;  ///< `first` if there is no second; else the destination of their sum
   };
   [[nodiscard]] static Incoming take_gradient(ProgramBuilder& builder, const StepOp& op) {
-    Incoming result{.first = builder.value(op.arrived[0]), .second = {}, .sum = {}};
+    Incoming result{.first = builder.value(op.grad_output[0]), .second = {}, .sum = {}};
     result.sum = result.first;
-    if (op.arrived.size() == 1) return result;
-    result.second = builder.value(op.arrived[1]);
-    if (builder.overwritable(op.arrived[1])) {
+    if (op.grad_output.size() == 1) return result;
+    result.second = builder.value(op.grad_output[1]);
+    if (builder.overwritable(op.grad_output[1])) {
       result.sum = *result.second;
-    } else if (!builder.overwritable(op.arrived[0])) {
+    } else if (!builder.overwritable(op.grad_output[0])) {
       result.sum = builder.make_like(op.node);
     }
     return result;

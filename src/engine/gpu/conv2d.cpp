@@ -79,7 +79,7 @@ class ConvolutionLowering final : public Lowering {
   }
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor dy = builder.value(op.arrived[0]);
+    const Tensor dy = builder.value(op.grad_output[0]);
     if (op.gradient.of_parameters) {
       const Tensor x = gather_ ? gathered_ : builder.value(op.inputs[0]);
       if (!builder.is_frozen(parameters_[0])) emit_weight_gradient(builder, x, dy);
@@ -96,7 +96,7 @@ class ConvolutionLowering final : public Lowering {
           convolution->backward_data(context.at(dy), context.at(weight), context.at(dx),
                                      context.at(workspace));
         });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:

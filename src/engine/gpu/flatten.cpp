@@ -24,8 +24,8 @@ class FlattenLowering final : public Lowering {
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const Extent in = builder.extent(input_);
-    const Tensor dy = builder.value(op.arrived[0]);
-    if (in.height * in.width == 1) return builder.set_value(*op.results[0], dy);
+    const Tensor dy = builder.value(op.grad_output[0]);
+    if (in.height * in.width == 1) return builder.set_value(*op.grad_inputs[0], dy);
     const Tensor dx = builder.make_like(input_);
     builder.emit("gradient of flatten", {dy, dx},
                  [dy, dx, in, padded = builder.extent(op.node).padded,
@@ -33,7 +33,7 @@ class FlattenLowering final : public Lowering {
                    flatten_backward(context.stream(), type, in.image(), padded, context.at(dy),
                                     context.at(dx));
                  });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:

@@ -42,7 +42,7 @@ class PooledNormLowering final : public Lowering {
   }
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor dy = builder.value(op.arrived[0]);
+    const Tensor dy = builder.value(op.grad_output[0]);
     const Tensor positions = builder.value(*op.saved);
     const NormSumsOperands sums = norm_sums(builder, node_, builder.value(op.inputs[0]));
     const Matrix norm_extent = builder.extent(id_).matrix();
@@ -60,7 +60,7 @@ class PooledNormLowering final : public Lowering {
                                              target.at(context), context.at(workspace));
                  });
     for (const ParameterId id : node_.parameters) builder.complete(id);  // before the data gradient
-    if (!op.results[0]) return;
+    if (!op.grad_inputs[0]) return;
     emit_norm_share(builder, node_, norm_extent, sums);
     const Tensor dx = builder.make_like(op_.input);
     touched = {dy, positions, dx};
@@ -72,7 +72,7 @@ class PooledNormLowering final : public Lowering {
           pooled_norm_backward_apply(context.stream(), type, extent, incoming(context), elements,
                                      sums.gradient(context, context.at(dx)));
         });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:

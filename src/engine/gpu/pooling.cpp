@@ -31,7 +31,7 @@ class MaxPoolLowering final : public Lowering {
   }
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor dy = builder.value(op.arrived[0]);
+    const Tensor dy = builder.value(op.grad_output[0]);
     const Tensor dx = builder.make_like(op_.input);
     const Tensor index = builder.value(*op.saved);
     builder.emit(
@@ -40,7 +40,7 @@ class MaxPoolLowering final : public Lowering {
           max_pool_backward(context.stream(), type, extent, context.at(dy),
                             context.as<std::uint8_t>(index), context.at(dx));
         });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:
@@ -65,14 +65,14 @@ class AvgPoolLowering final : public Lowering {
   }
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor dy = builder.value(op.arrived[0]);
+    const Tensor dy = builder.value(op.grad_output[0]);
     const Tensor dx = builder.make_like(op_.input);
     builder.emit(
         "gradient of average pool", {dy, dx},
         [dy, dx, extent = extent(builder), type = builder.type()](const LaunchContext& context) {
           avg_pool_backward(context.stream(), type, extent, context.at(dy), context.at(dx));
         });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:
@@ -104,7 +104,7 @@ class GlobalAvgPoolLowering final : public Lowering {
   }
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor dy = builder.value(op.arrived[0]);
+    const Tensor dy = builder.value(op.grad_output[0]);
     const Tensor dx = builder.make_like(op_.input);
     builder.emit("gradient of global average pool", {dy, dx},
                  [dy, dx, in = builder.extent(op_.input),
@@ -112,7 +112,7 @@ class GlobalAvgPoolLowering final : public Lowering {
                    global_avg_pool_backward(context.stream(), type, in.batch, in.height * in.width,
                                             in.padded, context.at(dy), context.at(dx));
                  });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 
  private:

@@ -19,15 +19,15 @@ class ReluLowering final : public Lowering {
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const Tensor y = builder.value(*op.output);
-    const Tensor dy = builder.value(op.arrived[0]);
-    const Tensor dx = builder.overwritable(op.arrived[0]) ? dy : builder.make_like(op.node);
+    const Tensor dy = builder.value(op.grad_output[0]);
+    const Tensor dx = builder.overwritable(op.grad_output[0]) ? dy : builder.make_like(op.node);
     builder.emit("gradient of relu", {y, dy, dx},
                  [y, dy, dx, values = builder.extent(op.node).values(),
                   type = builder.type()](const LaunchContext& context) {
                    relu_backward(context.stream(), type, context.at(y), context.at(dy),
                                  context.at(dx), values);
                  });
-    builder.set_value(*op.results[0], dx);
+    builder.set_value(*op.grad_inputs[0], dx);
   }
 };
 

@@ -65,7 +65,7 @@ class GraphBuilder {
     return tensor.buffer >= 0 && read_until_[static_cast<std::size_t>(tensor.buffer)] <= current_;
   }
 
-  /// `lower` lowers an op of kind `again`.
+  /// `lower` lowers an op of kind `recompute`.
   void set_lower_again(std::function<void(const StepOp&)> lower) {
     lower_again_ = std::move(lower);
   }

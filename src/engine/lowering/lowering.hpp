@@ -17,7 +17,7 @@ template <typename Builder>
 class Lowering {
  public:
   virtual ~Lowering() = default;
-  /// Of kind `forward`, or `again` if the node's op is cheap.
+  /// Of kind `forward`, or `recompute` if the node's op is cheap.
   virtual void forward(Builder& builder, const StepOp& op) = 0;
   virtual void gradient(Builder& builder, const StepOp& op) = 0;
 };
@@ -50,7 +50,7 @@ class StepLowering final {
     builder.set_lower_again([&](const StepOp& op) { lower_op(builder, losses, op); });
     for (std::size_t i = 0; i < steps_.ops.size(); ++i) {
       const StepOp& op = steps_.ops[i];
-      if (op.kind == StepOp::Kind::again) {
+      if (op.kind == StepOp::Kind::recompute) {
         builder.defer(i);
       } else if (op.is_collective()) {
         lower_op(builder, losses, op);
@@ -68,7 +68,7 @@ class StepLowering final {
     using Kind = StepOp::Kind;
     switch (op.kind) {
       case Kind::forward:
-      case Kind::again:
+      case Kind::recompute:
         return of(op.node).forward(builder, op);
       case Kind::loss:
         return losses.forward(op);
