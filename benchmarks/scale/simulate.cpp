@@ -46,7 +46,6 @@ struct Action {
   bool gathers = false;
   enum class Ranks { all, group, replicas } ranks = Ranks::all;
   double bytes = 0;
-  int after = -1;
 };
 
 struct Plan {
@@ -77,8 +76,7 @@ Plan read_plan(const nlohmann::json& rows, const std::string& shard) {
                   .ranks = ranks == "group"      ? Action::Ranks::group
                            : ranks == "replicas" ? Action::Ranks::replicas
                                                  : Action::Ranks::all,
-                  .bytes = each["bytes"],
-                  .after = each["after"]};
+                  .bytes = each["bytes"]};
         ++plan.collectives;
       }
       plan.actions.push_back(action);
@@ -177,7 +175,6 @@ class Rank {
     std::optional<Place>& place = places_[static_cast<std::size_t>(action.ranks)];
     if (!place) place = place_of(rank_, action.ranks, world_.settings, world_.plan.shard_group);
     sg::Actor::create("collective", sg::this_actor::get_host(), [this, &action, &place] {
-      if (action.after >= 0) wait(action.after);
       communicate(action, *place);
       done_[static_cast<std::size_t>(action.collective)]->release();
     });

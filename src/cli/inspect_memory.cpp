@@ -23,8 +23,6 @@ namespace {
 /// Null object for programs that are compiled but never run.
 class NoExchange final : public UnitExchange {
  public:
-  void start_gather(std::size_t, std::span<std::byte>) override {}
-  void await_gather(std::size_t) override {}
   void start_reduction(std::size_t, std::span<const float>) override {}
   void await_reduction(std::size_t) override {}
   void progress() override {}

@@ -1,4 +1,4 @@
-// The list of ops of a rank's micro-step: `inspect --model NAME --step`.
+// The list of ops of a rank's step: `inspect --model NAME --step`.
 #include "inspect_report.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
@@ -21,19 +21,20 @@ class Listing final {
       : graph_(graph),
         config_(config),
         ranks_(ranks),
-        step_(parallel_steps(
-            config, graph,
-            config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks)),
+        step_(parallel_steps(config, graph, ranks)),
         names_(value_names(step_.steps, graph)),
         last_uses_(step_.steps.last_uses()) {}
 
   [[nodiscard]] Report report() const {
     Report report;
     report.text = fmt::format(
-        "one micro-step on a rank of {}, --shard {}, on CPUs: {} samples, {}; {} ops\n"
+        "a step of a rank of {}, --shard {}, on CPUs: {} samples a micro-step, {}; {} ops, the "
+        "last {} "
+        "of them once a step\n"
         "  {:>4}  {:<42}  {:<34}  {:<28}  {:>11}  {:>9}  {:>5}\n",
         ranks_, to_string(config_.shard), config_.batch_size, to_string(config_.precision),
-        step_.steps.ops.size(), "", "op", "reads", "writes", "shape", "MiB", "until");
+        step_.steps.ops.size(), step_.steps.ops.size() - step_.micro_ops, "", "op", "reads",
+        "writes", "shape", "MiB", "until");
     report.json = {{"ops", nlohmann::ordered_json::array()}};
     for (std::size_t i = 0; i < step_.steps.ops.size(); ++i) add(i, report);
     return report;
@@ -42,7 +43,7 @@ class Listing final {
  private:
   void add(std::size_t index, Report& report) const {
     const StepOp& op = step_.steps.ops[index];
-    const bool collective = op.is_collective();
+    const bool collective = op.is_collective() || op.ends_step();
     const bool sums = sums_over_ranks(op, config_, graph_);
     const std::string name = collective
                                  ? collective_name(op)
@@ -56,11 +57,14 @@ class Listing final {
     for (const ParameterId id : op.completes) completed.push_back(parameter(id).name);
     if (!completed.empty()) entry["completes"] = completed;
     if (sums) entry["sums_over_ranks"] = true;
-    if (collective) {
+    if (op.in_last_micro_step && !op.ends_step()) entry["in_last_micro_step"] = true;
+    if (op.is_collective()) {
       entry["collective"] = collective_of(op);
-      if (starts(op)) entry["bytes"] = unit_bytes(op);
+      if (starts(op)) entry["bytes"] = bytes_sent(op);
       report.text += fmt::format("  {:>4}  {:<106}  {:>13.2f}\n", index, name,
-                                 static_cast<double>(unit_bytes(op)) / 0x1p20);
+                                 static_cast<double>(bytes_sent(op)) / 0x1p20);
+    } else if (op.ends_step()) {
+      report.text += fmt::format("  {:>4}  {}\n", index, name);
     }
     // Of an op that does not fit beside what it writes, that has lines of its own.
     std::string reads = joined(op.reads());
@@ -112,26 +116,46 @@ class Listing final {
     const Shape& shape = graph_.nodes()[static_cast<std::size_t>(value.of)].output;
     return config_.batch_size * shape.elements() * (narrow ? 2 : 4);
   }
+  using Kind = StepOp::Kind;
   [[nodiscard]] static bool starts(const StepOp& op) {
-    return op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::start_reduction;
+    return op.kind == Kind::start_gather || op.kind == Kind::start_reduction ||
+           op.kind == Kind::start_replicas || op.kind == Kind::start_tail;
   }
   [[nodiscard]] static bool gathers(const StepOp& op) {
-    return op.kind == StepOp::Kind::start_gather || op.kind == StepOp::Kind::await_gather;
+    return op.kind == Kind::start_gather || op.kind == Kind::await_gather;
   }
-  [[nodiscard]] std::size_t unit_bytes(const StepOp& op) const {
-    return (gathers(op) ? step_.gathered_bytes : step_.reduced_bytes)[op.unit];
+  [[nodiscard]] static bool over_replicas(const StepOp& op) {
+    return op.kind == Kind::start_replicas || op.kind == Kind::await_replicas;
+  }
+  [[nodiscard]] static bool of_tail(const StepOp& op) {
+    return op.kind == Kind::start_tail || op.kind == Kind::await_tail;
+  }
+  [[nodiscard]] std::size_t bytes_sent(const StepOp& op) const {
+    if (gathers(op)) return step_.gathered_bytes[op.unit];
+    const std::size_t unit = step_.reduced_bytes[op.unit];
+    if (of_tail(op)) return step_.tail_bytes + (step_.tail_joins_last ? unit : 0);
+    return over_replicas(op) ? unit / static_cast<std::size_t>(step_.shard_group) : unit;
   }
   [[nodiscard]] std::string place_of(const StepOp& op) const {
-    return fmt::format("{} {}", config_.shard == ShardMode::none ? "bucket" : "unit", op.unit);
+    if (op.kind == Kind::decide || op.kind == Kind::update_all) return "all parameters";
+    const std::string unit =
+        fmt::format("{} {}", config_.shard == ShardMode::none ? "bucket" : "unit", op.unit);
+    if (!of_tail(op)) return unit;
+    return step_.tail_joins_last ? unit + " and the tail" : "the tail";
   }
   [[nodiscard]] std::string collective_of(const StepOp& op) const {
-    return to_string(gathers(op)                        ? StepCollective::all_gather
-                     : config_.shard == ShardMode::none ? StepCollective::all_reduce
-                                                        : StepCollective::reduce_scatter);
+    const bool scatters = config_.shard != ShardMode::none && !over_replicas(op) && !of_tail(op);
+    return to_string(gathers(op) ? StepCollective::all_gather
+                     : scatters  ? StepCollective::reduce_scatter
+                                 : StepCollective::all_reduce);
   }
   [[nodiscard]] std::string collective_name(const StepOp& op) const {
-    return fmt::format("{} the {} of {}", starts(op) ? "start" : "wait for", collective_of(op),
-                       place_of(op));
+    if (!op.is_collective()) return fmt::format("{} of {}", kind_name(op), place_of(op));
+    return fmt::format("{} the {} of {}{}{}", starts(op) ? "start" : "wait for", collective_of(op),
+                       place_of(op), over_replicas(op) ? " over the replicas" : "",
+                       op.in_last_micro_step && !op.ends_step() && config_.accumulate > 1
+                           ? ", in the last micro-step"
+                           : "");
   }
 
   const Graph& graph_;

@@ -231,8 +231,7 @@ Json json_of(const StepPlan& plan) {
         json.push_back({{"start", action.collective},
                         {"collective", to_string(action.what)},
                         {"ranks", to_string(action.ranks)},
-                        {"bytes", action.bytes},
-                        {"after", action.after}});
+                        {"bytes", action.bytes}});
     }
   }
   return json;

@@ -90,8 +90,7 @@ std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
 
 StepUnits step_units(const ArenaLayout& layout, const Graph& graph) {
   StepUnits units{.unit_of = std::vector<std::size_t>(graph.parameters().size()),
-                  .filled_after = filled_after_each(layout, gradient_order(graph)),
-                  .reductions_in_flight = UnitExchange::reductions_in_flight};
+                  .filled_after = filled_after_each(layout, gradient_order(graph))};
   for (const ArenaUnit& unit : layout.units) {
     units.ends.push_back(unit.end);
     units.stays.push_back(unit.in_fp32);

@@ -3,7 +3,7 @@
 #include "element_precision.hpp"
 #include "register_memory.hpp"
 
-#include <algorithm>
+#include <utility>
 
 namespace lockstep {
 
@@ -15,7 +15,6 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
       owner_(engine != nullptr ? engine->arena() : nullptr),
       buckets_(std::move(buckets)),
       requests_(buckets_.size()) {
-  for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) boundaries_.push_back(buckets_[i].end);
   // One rank reduces nothing.
   if (comm.size() == 1) dtype_.type = ElementType::f32;
   if (dtype_.type == ElementType::f32) return;
@@ -43,18 +42,8 @@ void GradientReducer::load(const Bucket& bucket) {
   cast_buffer_->load(bucket.begin, arena_.subspan(bucket.begin, bucket.size()));
 }
 
-void GradientReducer::begin() noexcept {
-  started_ = 0;
-  timing_ = {};
-}
-
-void GradientReducer::gradients_ready(std::size_t filled) {
-  // finish() starts the last bucket, which holds the tail.
-  while (started_ + 1 < buckets_.size() && buckets_[started_].end <= filled) {
-    start_next();
-  }
-  timing_.started_before_finish = started_;
-  progress();
+void GradientReducer::start_until(std::size_t end) {
+  for (; started_ < end; ++started_) requests_[started_] = start(buckets_[started_]);
 }
 
 void GradientReducer::progress() {
@@ -67,16 +56,9 @@ void GradientReducer::progress() {
   }
 }
 
-void GradientReducer::finish(FunctionRef<void(const Bucket&)> reduced) {
-  while (started_ < buckets_.size()) start_next();
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    comm_.wait(requests_[i]);
-    load(buckets_[i]);
-    timing_.exposed_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    reduced(buckets_[i]);
-  }
+void GradientReducer::await(std::size_t bucket) {
+  comm_.wait(requests_[bucket]);
+  load(buckets_[bucket]);
 }
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ void ModelAverage::exchange() {
   state_.await_gathers();
   for (const ParameterRange& range : state_.update_ranges()) exchange_parameters(range);
   std::ranges::swap_ranges(engine_.running_statistics(), statistics_);
-  state_.updated();
+  for (std::size_t unit = state_.step_end().units; unit-- > 0;) state_.gather_updated(unit);
   state_.await_gathers();
 }
 

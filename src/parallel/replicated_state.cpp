@@ -23,7 +23,7 @@ std::vector<ArenaUnit> units_of(const ArenaLayout& layout) {
   return units;
 }
 
-class ReplicatedState final : public ParallelState {
+class ReplicatedState final : public ParallelState, private UnitExchange {
  public:
   ReplicatedState(Engine& engine, Communicator& host, Communicator& comm,
                   const ReplicationOptions& options)
@@ -39,6 +39,11 @@ class ReplicatedState final : public ParallelState {
                          options.reduce_dtype == ElementType::f32 ? TailPlace::last_bucket
                                                                   : TailPlace::separate_bucket),
             {.type = options.reduce_dtype, .gradients = engine.layout().size()}, &engine) {
+    // The last bucket has the tail: it starts after backward.
+    const std::span<const Bucket> buckets = reducer_.buckets();
+    for (const Bucket& bucket : buckets.first(buckets.size() - 1)) {
+      bucket_ends_.push_back(bucket.end);
+    }
     register_arena(comm_, engine, engine.gradients());
   }
 
@@ -51,46 +56,45 @@ class ReplicatedState final : public ParallelState {
     return {&unsharded_, 1};
   }
 
-  [[nodiscard]] UnitExchange* exchange() noexcept override { return nullptr; }
+  [[nodiscard]] UnitExchange& exchange() noexcept override { return *this; }
   [[nodiscard]] std::span<const std::size_t> bucket_ends() const noexcept override {
-    return reducer_.boundaries();
+    return bucket_ends_;
+  }
+  [[nodiscard]] StepEnd step_end() const noexcept override {
+    const bool joins = reducer_.buckets().back().begin < layout().size();
+    return {.units = bucket_ends_.size() + (joins ? 1 : 0),
+            .tail_joins_last = joins,
+            .awaits_reductions = true};
+  }
+  [[nodiscard]] ParameterRange range_of(std::size_t unit) const noexcept override {
+    const Bucket& bucket = reducer_.buckets()[unit];
+    return {.begin = bucket.begin,
+            .end = std::min(bucket.end, layout().size()),
+            .parameters = unsharded_.parameters};
   }
 
   void begin_step(StepSync sync) override {
     sync_ = sync;
     reducer_.begin();
   }
-  [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
-    if (micro.last && sync_ == StepSync::gradients) return reducer_;
-    return no_reduction_;
-  }
-  void finish(std::span<const float> tail, Reduced reduced) override {
+  void begin_micro_step(bool /*first*/) override {}
+  void start_tail(std::span<const float> tail) override {
     engine_.memory().queue_write(tail, sent_tail());
-    if (sync_ != StepSync::gradients) {
-      Request request =
-          comm_.start_all_reduce_buffer(buffer_of(sent_tail(), engine_.arena()), ReduceOp::sum);
-      reduced(unsharded_);
-      comm_.wait(request);
-      return;
-    }
-    const std::size_t size = layout().size();
-    reducer_.finish([&](const Bucket& bucket) {
-      if (bucket.begin >= size) return;
-      reduced({.begin = bucket.begin,
-               .end = std::min(bucket.end, size),
-               .parameters = unsharded_.parameters});
-    });
+    if (sync_ == StepSync::gradients) return reducer_.start_until(reducer_.buckets().size());
+    tail_request_ =
+        comm_.start_all_reduce_buffer(buffer_of(sent_tail(), engine_.arena()), ReduceOp::sum);
   }
-  void progress() override { reducer_.progress(); }
-  [[nodiscard]] double take_waited_seconds() override { return 0; }
+  void await_tail() override {
+    if (sync_ != StepSync::gradients) return comm_.wait(tail_request_);
+    reducer_.await(reducer_.buckets().size() - 1);
+  }
   [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return sent_tail(); }
   void queue_read_tail(std::span<float> tail) override {
     engine_.memory().queue_read(sent_tail(), tail);
   }
-  void await_tail() override {
-    comm_.synchronize_until([this] { return engine_.memory().has_read(); });
+  void await_read_tail() override {
+    await([this] { return engine_.memory().has_read(); });
   }
-  void updated() override {}
   [[nodiscard]] SumOverRanks sum_over_shards() override {
     return [](std::span<double>) {};
   }
@@ -123,6 +127,16 @@ class ReplicatedState final : public ParallelState {
   void await_gathers() override { comm_.synchronize(); }
 
  private:
+  // UnitExchange. Units are buckets; nothing is sharded.
+  void start_reduction(std::size_t unit, std::span<const float> /*gradients*/) override {
+    reducer_.start_until(unit + 1);
+  }
+  void await_reduction(std::size_t unit) override {
+    if (sync_ == StepSync::gradients) reducer_.await(unit);
+  }
+  void progress() override { reducer_.progress(); }
+  void await(FunctionRef<bool()> reached) override { comm_.synchronize_until(reached); }
+
   [[nodiscard]] std::span<float> sent_tail() noexcept {
     return engine_.gradients().subspan(layout().size(), tail_size_);
   }
@@ -135,7 +149,8 @@ class ReplicatedState final : public ParallelState {
   std::vector<ArenaUnit> units_;
   StepSync sync_ = StepSync::gradients;
   GradientReducer reducer_;
-  NoReduction no_reduction_;
+  std::vector<std::size_t> bucket_ends_;
+  Request tail_request_;  ///< of a local step
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-class ShardedState final : public ParallelState, private UnitExchange, private BackwardObserver {
+class ShardedState final : public ParallelState, private UnitExchange {
  public:
   ShardedState(Engine& engine, const ShardComms& comms, const ShardingOptions& options)
       : engine_(engine),
@@ -43,7 +43,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
               ? engine.parameters().subspan(plan_.begin_in_unsharded(unit) - local.begin)
               : parameters_->values();
       update_ranges_.push_back({.begin = local.begin, .end = local.end, .parameters = parameters});
-      if (holds_gradients_) boundaries_.push_back(plan_.unsharded().units[unit].end);
     }
     register_memory();
   }
@@ -57,48 +56,50 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return update_ranges_;
   }
 
-  [[nodiscard]] UnitExchange* exchange() noexcept override { return this; }
+  [[nodiscard]] UnitExchange& exchange() noexcept override { return *this; }
   [[nodiscard]] std::span<const std::size_t> bucket_ends() const noexcept override { return {}; }
+  [[nodiscard]] StepEnd step_end() const noexcept override {
+    return {.units = plan_.units(),
+            .awaits_reductions = holds_gradients_,
+            .has_replicas = has_replicas(),
+            .gathers = holds_parameters_ || !engine_.held_unit(0).empty()};
+  }
+  [[nodiscard]] ParameterRange range_of(std::size_t unit) const noexcept override {
+    return update_ranges_[unit];
+  }
 
   void begin_step([[maybe_unused]] StepSync sync) override {
     assert(sync == StepSync::gradients);
     started_ = 0;
   }
-  [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
-    micro_ = micro;
-    return *this;
-  }
+  void begin_micro_step(bool first) override { first_ = first; }
 
-  void finish(std::span<const float> tail, Reduced reduced) override {
-    // Needed if this rank's data failed before the last micro-step.
-    if (holds_gradients_) start_filled_units(plan_.unsharded().size());
+  void start_tail(std::span<const float> tail) override {
+    while (holds_gradients_ && started_ < plan_.units()) {
+      const ArenaUnit& unit = plan_.unsharded().units[started_];
+      start_reduction(started_, engine_.gradients().subspan(unit.begin, unit.size()));
+    }
     engine_.memory().queue_write(tail, tail_->values());
     tail_request_ =
         comms_.all.start_all_reduce_buffer(buffer_of(tail_->values(), tail_), ReduceOp::sum);
-    if (comms_.replicas != nullptr) {
-      for (std::size_t unit = 0; unit < plan_.units(); ++unit) await_reduction(unit);
-    }
-    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
-      await_reduction(unit);
-      await_replicas(unit);
-      reduced(update_ranges_[unit]);
-    }
-    comms_.all.wait(tail_request_);
-    waited_ = 0;  // the caller times finish(); this counts only waits inside programs
   }
+  void await_tail() override {
+    comms_.all.wait(tail_request_);
+    waited_ = 0;  // the caller times the end of a step; this counts only waits inside programs
+  }
+  void await_replicas(std::size_t unit) override {
+    comms_.replicas->wait(reductions_[unit].over_replicas);
+    unit_reducer_.end_over_replicas(unit, gradients_);
+  }
+  void gather_updated(std::size_t unit) override { all_gather_held(unit); }
 
   [[nodiscard]] double take_waited_seconds() override { return std::exchange(waited_, 0); }
   [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return tail_->values(); }
   void queue_read_tail(std::span<float> tail) override {
     engine_.memory().queue_read(tail_->values(), tail);
   }
-  void await_tail() override {
+  void await_read_tail() override {
     await([this] { return engine_.memory().has_read(); });
-  }
-
-  void updated() override {
-    // Forward needs the last unit first.
-    for (std::size_t unit = plan_.units(); unit-- > 0;) all_gather_held(unit);
   }
 
   [[nodiscard]] SumOverRanks sum_over_shards() override {
@@ -157,8 +158,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Request request;
     bool adds = false;  ///< the sum is added to that of earlier micro-steps
     Request over_replicas = {};
-    bool in_group = false;        ///< reduce-scatter started, result not taken yet
-    bool between_groups = false;  ///< all-reduce over the replicas started
   };
 
   /// Registers all communication memory except that inside the values of programs.
@@ -246,46 +245,23 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
   void start_reduction(std::size_t unit, std::span<const float> gradients) override {
     Reduction& reduction = reductions_[unit];
-    reduction.adds = !holds_gradients_ && !micro_.first;
+    reduction.adds = !holds_gradients_ && !first_;
     reduction.request =
         unit_reducer_.start(unit, gradients, reduction.adds ? addends_ : gradients_);
-    reduction.in_group = true;
+    started_ = unit + 1;
   }
   void await_reduction(std::size_t unit) override {
     Reduction& reduction = reductions_[unit];
     wait(reduction.request);
-    if (!reduction.in_group) return;
-    reduction.in_group = false;
     unit_reducer_.end(unit, reduction.adds ? addends_ : gradients_);
-    if (reduction.adds) {
-      engine_.memory().add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
-    }
-    if (!micro_.last || comms_.replicas == nullptr) return;
-    reduction.over_replicas = unit_reducer_.start_over_replicas(unit, gradients_);
-    reduction.between_groups = true;
+    if (!reduction.adds) return;
+    engine_.memory().add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
   }
-  void await_replicas(std::size_t unit) {
-    Reduction& reduction = reductions_[unit];
-    if (!std::exchange(reduction.between_groups, false)) return;
-    comms_.replicas->wait(reduction.over_replicas);
-    unit_reducer_.end_over_replicas(unit, gradients_);
+  [[nodiscard]] bool has_replicas() const noexcept override { return comms_.replicas != nullptr; }
+  void start_replicas(std::size_t unit) override {
+    reductions_[unit].over_replicas = unit_reducer_.start_over_replicas(unit, gradients_);
   }
 
-  void start_filled_units(std::size_t filled) {
-    for (; started_ < plan_.units() && plan_.unsharded().units[started_].end <= filled;
-         ++started_) {
-      const ArenaUnit& unit = plan_.unsharded().units[started_];
-      start_reduction(started_, engine_.gradients().subspan(unit.begin, unit.size()));
-    }
-  }
-
-  void gradients_ready(std::size_t filled) override {
-    if (holds_gradients_ && micro_.last) start_filled_units(filled);
-    progress();
-  }
-  [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
-    return micro_.last ? std::span<const std::size_t>(boundaries_) : std::span<const std::size_t>();
-  }
   /// Collectives progress only inside calls. Tests one request of each communicator, which
   /// progresses all of that communicator's.
   void progress() override {
@@ -321,12 +297,11 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   UnitReducer unit_reducer_;
   std::vector<float> host_shard_;              ///< of any unit, for transfers to and from rank 0
   std::vector<ParameterRange> update_ranges_;  ///< by unit
-  std::vector<std::size_t> boundaries_;        ///< ends of units whose gradients the engine holds
-  std::size_t started_ = 0;            ///< units whose reduction started, if the engine holds all
-  std::vector<Request> gathers_;       ///< by unit
-  std::vector<Reduction> reductions_;  ///< by unit
+  std::size_t started_ = 0;                    ///< reductions that this step has started, in order
+  std::vector<Request> gathers_;               ///< by unit
+  std::vector<Reduction> reductions_;          ///< by unit
   Request tail_request_;
-  MicroStep micro_;
+  bool first_ = true;  ///< micro-step
   double waited_ = 0;
 };
 

@@ -3,16 +3,16 @@
 #include "lockstep/parallel/bucket_plan.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
+#include "lockstep/parallel/tail_bucket.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <span>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-int group_size(const Config& config, int ranks) {
-  return config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks;
-}
 
 bool gathers_in_passes(const Config& config) {
   return config.shard == ShardMode::full || config.shard == ShardMode::hybrid;
@@ -24,11 +24,10 @@ class Planner final {
   Planner(const Config& config, const Graph& graph, const StepPlanOptions& options)
       : config_(config),
         graph_(graph),
-        group_(group_size(config, options.ranks)),
-        own_(parallel_steps(config, graph, group_)),
-        has_replicas_(options.ranks > group_),
-        gathers_(own_.reduced_bytes.size(), -1) {
-    plan_.shard_group = group_;
+        own_(parallel_steps(config, graph, options.ranks)),
+        gathers_(own_.reduced_bytes.size()),
+        reductions_(own_.reduced_bytes.size()) {
+    plan_.shard_group = own_.shard_group;
     const double seconds = static_cast<double>(config.batch_size) / options.images_per_second;
     double forward = 0;
     double backward = 0;
@@ -40,14 +39,22 @@ class Planner final {
   }
 
   [[nodiscard]] StepPlan plan() {
-    if (config_.shard != ShardMode::none && !gathers_in_passes(config_)) {
-      for (std::size_t unit = gathers_.size(); unit-- > 0;) gather(unit);
+    const std::span<const StepOp> ops = own_.steps.ops;
+    const auto end = ops.subspan(own_.micro_ops);
+    // The gathers that end a step go on during the next one's forward.
+    for (const StepOp& op : end) {
+      if (op.kind == StepOp::Kind::start_gather) gather(op.unit);
     }
     for (std::int64_t i = 0; i < config_.accumulate; ++i) {
-      for (const StepOp& op : own_.steps.ops) add(op, i == 0, i + 1 == config_.accumulate);
+      const bool last = i + 1 == config_.accumulate;
+      for (const StepOp& op : ops.first(own_.micro_ops)) {
+        if (last || !op.in_last_micro_step) add(op, i == 0);
+      }
+    }
+    for (const StepOp& op : end) {
+      if (op.kind != StepOp::Kind::start_gather) add(op, false);
     }
     flush();
-    for (int i = 0; i < plan_.collectives; ++i) wait(i);
     return std::move(plan_);
   }
 
@@ -59,21 +66,31 @@ class Planner final {
     return static_cast<double>(graph_.nodes()[static_cast<std::size_t>(op.node)].multiply_adds);
   }
 
-  void add(const StepOp& op, bool first, bool last) {
+  void add(const StepOp& op, bool first) {
+    using Kind = StepOp::Kind;
     switch (op.kind) {
-      case StepOp::Kind::forward:
+      case Kind::forward:
         compute(forward_seconds_ * work_of(op));
         return sum_norm(op, sizeof(double), 1);
-      case StepOp::Kind::gradient:
+      case Kind::gradient:
         compute(backward_seconds_ * work_of(op));
         return sum_norm(op, sizeof(float), 0);
-      case StepOp::Kind::start_gather:
+      case Kind::start_gather:
         return gather(op.unit);
-      case StepOp::Kind::await_gather:
+      case Kind::await_gather:
         if (first || gathers_in_passes(config_)) wait(gathers_[op.unit]);
         return;
-      case StepOp::Kind::start_reduction:
-        return reduce(op.unit, last);
+      case Kind::start_reduction:
+        return reduce(op.unit, own_.reduced_bytes[op.unit]);
+      case Kind::start_replicas:
+        return reduce_over_replicas(op.unit);
+      case Kind::await_reduction:
+      case Kind::await_replicas:
+        return wait(reductions_[op.unit]);
+      case Kind::start_tail:
+        return start_tail(op.unit);
+      case Kind::await_tail:
+        return wait(tail_);
       default:
         return;
     }
@@ -92,16 +109,23 @@ class Planner final {
                            static_cast<double>(own_.gathered_bytes[unit]));
   }
 
-  void reduce(std::size_t unit, bool last) {
-    const auto bytes = static_cast<double>(own_.reduced_bytes[unit]);
-    if (config_.shard == ShardMode::none) {
-      if (last) start(StepCollective::all_reduce, StepRanks::all, bytes);
-      return;
-    }
-    if (config_.shard == ShardMode::optimizer && !last) return;
-    const int reduction = start(StepCollective::reduce_scatter, StepRanks::group, bytes);
-    if (has_replicas_ && last) {
-      start(StepCollective::all_reduce, StepRanks::replicas, bytes / group_, reduction);
+  void reduce(std::size_t unit, std::size_t bytes) {
+    const bool sharded = config_.shard != ShardMode::none;
+    reductions_[unit] =
+        start(sharded ? StepCollective::reduce_scatter : StepCollective::all_reduce,
+              sharded ? StepRanks::group : StepRanks::all, static_cast<double>(bytes));
+  }
+  void reduce_over_replicas(std::size_t unit) {
+    const double shard = static_cast<double>(own_.reduced_bytes[unit]) / own_.shard_group;
+    reductions_[unit] = start(StepCollective::all_reduce, StepRanks::replicas, shard);
+  }
+  void start_tail(std::size_t unit) {
+    if (own_.tail_joins_last) {
+      reduce(unit, own_.reduced_bytes[unit] + own_.tail_bytes);
+      tail_ = reductions_[unit];
+    } else {
+      tail_ =
+          start(StepCollective::all_reduce, StepRanks::all, static_cast<double>(own_.tail_bytes));
     }
   }
 
@@ -117,24 +141,23 @@ class Planner final {
     flush();
     plan_.actions.push_back(action);
   }
-  int start(StepCollective what, StepRanks ranks, double bytes, int after = -1) {
+  int start(StepCollective what, StepRanks ranks, double bytes) {
     append({.kind = StepAction::Kind::start,
             .collective = plan_.collectives,
             .what = what,
             .ranks = ranks,
-            .bytes = bytes,
-            .after = after});
+            .bytes = bytes});
     return plan_.collectives++;
   }
   void wait(int collective) { append({.kind = StepAction::Kind::wait, .collective = collective}); }
 
   const Config& config_;
   const Graph& graph_;
-  int group_;
   ParallelSteps own_;
-  bool has_replicas_;           ///< units are also reduced between groups
-  std::vector<int> gathers_;    ///< by unit: its newest gather
-  double forward_seconds_ = 0;  ///< per multiply-add
+  std::vector<int> gathers_;     ///< by unit: its newest gather
+  std::vector<int> reductions_;  ///< by unit: its newest reduction
+  int tail_ = 0;                 ///< reduction that has it
+  double forward_seconds_ = 0;   ///< per multiply-add
   double backward_seconds_ = 0;
   double computed_ = 0;  ///< seconds since the last action
   StepPlan plan_;
@@ -170,37 +193,49 @@ double StepPlan::compute_seconds() const noexcept {
   return seconds;
 }
 
-ParallelSteps parallel_steps(const Config& config, const Graph& graph, int shard_group) {
-  const ArenaLayout layout =
-      lay_out_without_padding(graph, unit_options(config, graph, shard_group).rule);
-  const Fusions fusions{.relu_takes_sums = true};
-  ParallelSteps result{
-      .steps = differentiate(fuse(forward_steps(graph), graph, fusions), graph, fusions),
-      .gathered_bytes = {},
-      .reduced_bytes = {}};
-  if (config.recompute != Recompute::none) result.steps = recompute(std::move(result.steps), graph);
-  StepUnits units = step_units(layout, graph);
+ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks) {
+  const bool sharded = config.shard != ShardMode::none;
+  ParallelSteps result;
+  result.shard_group =
+      config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks;
+  result.tail_bytes = TailBucket(graph).size() * sizeof(float);
+  const UnitOptions options = unit_options(config, graph, result.shard_group);
+  const ArenaLayout layout = lay_out_without_padding(graph, options.rule);
   const std::size_t reduced_value = reduce_dtype(config) == ElementType::f32 ? 4 : 2;
+  StepUnits units = step_units(layout, graph);
   for (const ArenaUnit& unit : layout.units) {
-    const bool narrow = parameter_type(config) != Precision::fp32 && !unit.in_fp32;
-    result.gathered_bytes.push_back(unit.size() * (narrow ? 2 : 4));
+    result.gathered_bytes.push_back(unit.size() * options.value_bytes(unit));
     result.reduced_bytes.push_back(unit.size() * reduced_value);
   }
-  const bool sharded = config.shard != ShardMode::none;
   if (!sharded) {
     for (const Bucket& bucket : plan_buckets(layout, 0, bucket_bytes(config))) {
       units.ends.push_back(bucket.end);
-      units.stays.push_back(false);
       result.reduced_bytes.push_back(bucket.size() * reduced_value);
     }
+    result.tail_joins_last = reduce_dtype(config) == ElementType::f32;
   }
+  const StepEnd end{.units = units.ends.size(),
+                    .tail_joins_last = result.tail_joins_last,
+                    .awaits_reductions = options.holds_gradients,
+                    .has_replicas = sharded && ranks > result.shard_group,
+                    .decides = config.clip_grad_norm > 0 || config.accumulate > 1 ||
+                               config.precision == Precision::fp16 ||
+                               has_trust_ratio(config.optimizer),
+                    .gathers = sharded && options.holds_parameters};
+  if (end.tail_joins_last) units.ends.pop_back();
   units.gathers = gathers_in_passes(config);
   units.awaits = sharded;
   units.reduces = true;
-  if (config.shard == ShardMode::none || config.shard == ShardMode::optimizer) {
-    units.reductions_in_flight = units.ends.size();
-  }
-  result.steps = shard(std::move(result.steps), graph, units);
+  units.has_replicas = end.has_replicas;
+  if (!options.holds_gradients) units.reductions_in_flight = UnitExchange::reductions_in_flight;
+
+  const Fusions fusions{.relu_takes_sums = true};
+  StepGraph& steps = result.steps;
+  steps = differentiate(fuse(forward_steps(graph), graph, fusions), graph, fusions);
+  if (config.recompute != Recompute::none) steps = recompute(std::move(steps), graph);
+  steps = shard(std::move(steps), graph, units);
+  result.micro_ops = steps.ops.size();
+  std::ranges::move(end_of_step(end), std::back_inserter(steps.ops));
   return result;
 }
 

@@ -80,10 +80,7 @@ PredictedStep predict_step(const StepPlan& plan, const Cluster& cluster) {
         const RankSet set = set_of(action.ranks, cluster, plan.shard_group);
         const double passes = action.what == StepCollective::all_reduce ? 2 : 1;
         double& free = set.nodes > 1 ? network_free : nodes_free;
-        const double dependency =
-            action.after < 0 ? 0 : ends[static_cast<std::size_t>(action.after)];
-        end = std::max({now, free, dependency}) +
-              passes * scatter_seconds(cluster, set, action.bytes);
+        end = std::max(now, free) + passes * scatter_seconds(cluster, set, action.bytes);
         free = end;
         now += passes * host_seconds(cluster, set, action.bytes);
       }

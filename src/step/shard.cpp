@@ -24,25 +24,24 @@ class Sharding final {
       if (begins) begin_backward();
       if (units_.reduces) reduce();
     }
-    if (units_.reduces) {
-      const std::size_t in_flight = std::min(reduced_, units_.reductions_in_flight);
-      for (std::size_t unit = reduced_ - in_flight; unit < reduced_; ++unit) {
-        add(StepOp::Kind::await_reduction, unit);
+    if (const auto most = units_.reductions_in_flight) {
+      for (std::size_t unit = reduced_ - std::min(reduced_, *most); unit < reduced_; ++unit) {
+        await_reduction(unit);
       }
     }
     return std::move(steps_);
   }
 
  private:
-  void add(StepOp::Kind kind, std::size_t unit) {
-    steps_.ops.push_back({.kind = kind, .unit = unit});
+  void add(StepOp::Kind kind, std::size_t unit, bool in_last_micro_step = false) {
+    steps_.ops.push_back({.kind = kind, .unit = unit, .in_last_micro_step = in_last_micro_step});
   }
 
   /// The last unit that forward used is the first that backward uses, so it stays gathered. So does
   /// the unit of all vectors, which every layer uses and which is small.
   void begin_backward() {
     in_backward_ = true;
-    for (std::size_t unit = 0; unit < entered_.size(); ++unit) {
+    for (std::size_t unit = 0; unit < units_.stays.size(); ++unit) {
       entered_[unit] = entered_[unit] && (units_.stays[unit] || unit == last_entered_);
     }
     prefetch_ = steps_.ops.size();
@@ -77,12 +76,15 @@ class Sharding final {
   /// Starts the reductions of units whose gradients are now final. Some stay in flight while the
   /// next units' gradients are computed.
   void reduce() {
+    const auto most = units_.reductions_in_flight;
     for (; reduced_ < units_.ends.size() && units_.ends[reduced_] <= filled_; ++reduced_) {
-      if (reduced_ >= units_.reductions_in_flight) {
-        add(StepOp::Kind::await_reduction, reduced_ - units_.reductions_in_flight);
-      }
-      add(StepOp::Kind::start_reduction, reduced_);
+      if (most && reduced_ >= *most) await_reduction(reduced_ - *most);
+      add(StepOp::Kind::start_reduction, reduced_, !most);
     }
+  }
+  void await_reduction(std::size_t unit) {
+    add(StepOp::Kind::await_reduction, unit);
+    if (units_.has_replicas) add(StepOp::Kind::start_replicas, unit, true);
   }
 
   StepGraph steps_;

@@ -36,15 +36,29 @@ std::string_view kind_name(const StepOp& op) {
     case Kind::await_gather:
       return "wait for a gather";
     case Kind::start_reduction:
+    case Kind::start_tail:
       return "start of a reduction";
     case Kind::await_reduction:
+    case Kind::await_tail:
       return "wait for a reduction";
+    case Kind::start_replicas:
+      return "start of a reduction over replicas";
+    case Kind::await_replicas:
+      return "wait for a reduction over replicas";
+    case Kind::decide:
+      return "decision on the update";
+    case Kind::update:
+    case Kind::update_all:
+      return "update";
   }
   return "";
 }
 
 std::string subject_of(const StepOp& op, const Graph& graph) {
-  if (op.is_collective()) return fmt::format("unit {}", op.unit);
+  using Kind = StepOp::Kind;
+  if (op.kind == Kind::start_tail || op.kind == Kind::await_tail) return "tail";
+  if (op.kind == Kind::decide || op.kind == Kind::update_all) return "all";
+  if (op.is_collective() || op.kind == Kind::update) return fmt::format("unit {}", op.unit);
   std::string text = node_name(graph, op.node);
   for (const auto& fused : {op.fused.added_norm, op.fused.sum, op.fused.relu, op.fused.pool}) {
     if (fused) text += " + " + node_name(graph, *fused);

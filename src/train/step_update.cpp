@@ -1,7 +1,6 @@
 #include "lockstep/train/step_update.hpp"
 
 #include <cmath>
-#include <span>
 
 namespace lockstep {
 
@@ -12,45 +11,74 @@ StepUpdate::StepUpdate(GradientSync& state, Optimizer& optimizer, const LossScal
       scaler_(scaler),
       tail_(tail),
       options_(options),
-      sum_over_shards_(state.sum_over_shards()) {
-  const bool needs_all = options.clip_norm > 0 || optimizer.needs_all_gradients() ||
-                         scaler.is_dynamic() || options.accumulates;
-  // With shards, the hosts sum the norms.
-  policy_ = !needs_all                    ? Policy::eager
-            : state.layout().is_sharded() ? Policy::on_host
-                                          : Policy::on_device;
+      sum_over_shards_(state.sum_over_shards()),
+      decides_(options.clip_norm > 0 || optimizer.needs_all_gradients() || scaler.is_dynamic() ||
+               options.accumulates),
+      host_decides_(state.layout().is_sharded()) {  // the hosts sum the norms of shards
+  StepEnd end = state.step_end();
+  end.decides = decides_;
+  ops_ = end_of_step(end);
 }
 
 UpdateOptions StepUpdate::update_options(const Step& step) const noexcept {
   return {.lr = step.lr, .step = scaler_.updates(step.number), .ema_decay = step.ema_decay};
 }
 
-void StepUpdate::range_reduced(const ParameterRange& range, const Step& step) {
-  if (policy_ != Policy::eager) return;
-  optimizer_.update(range.begin, range.end, range.parameters, state_.gradients(),
-                    update_options(step));
-}
-
-bool StepUpdate::all_reduced(const Step& step) {
-  if (policy_ == Policy::eager) {
-    state_.updated();
-    return true;
-  }
-  if (policy_ == Policy::on_device && !queue_decision()) policy_ = Policy::on_host;
-  if (policy_ == Policy::on_host) return false;
+bool StepUpdate::run(const Step& step, std::span<const float> tail, Ended ended) {
   UpdateOptions update = update_options(step);
-  update.as_decided = true;
-  update_all(update);
+  for (next_ = 0; next_ < ops_.size(); ++next_) {
+    const StepOp& op = ops_[next_];
+    if (op.kind == StepOp::Kind::decide) {
+      if (host_decides_ || !decide_on_device()) return false;
+      update.as_decided = true;
+    }
+    run(op, update, tail);
+    ended(op);
+  }
   return true;
 }
 
 UpdateOutcome StepUpdate::finish(const Step& step, int not_finite) {
-  if (policy_ == Policy::on_device) return optimizer_.outcome();
-  return policy_ == Policy::on_host ? update_on_host(step, not_finite) : UpdateOutcome{};
+  UpdateOptions update = update_options(step);
+  UpdateOutcome outcome;
+  if (next_ == ops_.size()) return decides_ ? optimizer_.outcome() : outcome;
+  outcome = decide_on_host(not_finite, update);
+  if (!outcome.made) return outcome;
+  while (++next_ < ops_.size()) run(ops_[next_], update, {});
+  return outcome;
+}
+
+void StepUpdate::run(const StepOp& op, const UpdateOptions& options, std::span<const float> tail) {
+  using Kind = StepOp::Kind;
+  switch (op.kind) {
+    case Kind::start_tail:
+      return state_.start_tail(tail);
+    case Kind::await_tail:
+      return state_.await_tail();
+    case Kind::await_reduction:
+      return state_.exchange().await_reduction(op.unit);
+    case Kind::start_replicas:
+      return state_.exchange().start_replicas(op.unit);
+    case Kind::await_replicas:
+      return state_.await_replicas(op.unit);
+    case Kind::update:
+      return update(state_.range_of(op.unit), options);
+    case Kind::update_all:
+      for (const ParameterRange& range : state_.update_ranges()) update(range, options);
+      return;
+    case Kind::start_gather:
+      return state_.gather_updated(op.unit);
+    default:
+      return;
+  }
+}
+
+void StepUpdate::update(const ParameterRange& range, const UpdateOptions& options) {
+  optimizer_.update(range.begin, range.end, range.parameters, state_.gradients(), options);
 }
 
 /// False if this optimizer leaves the decision to the host.
-bool StepUpdate::queue_decision() {
+bool StepUpdate::decide_on_device() {
   const std::span<const float> tail = state_.reduced_tail();
   return optimizer_.decide({.gradients = state_.gradients(),
                             .samples = &tail[tail_.samples_at()],
@@ -61,7 +89,7 @@ bool StepUpdate::queue_decision() {
                             .skips_overflow = scaler_.is_dynamic()});
 }
 
-UpdateOutcome StepUpdate::update_on_host(const Step& step, int not_finite) {
+UpdateOutcome StepUpdate::decide_on_host(int not_finite, UpdateOptions& update) {
   UpdateOutcome outcome;
   double scale = 1.0 / scaler_.scale();
   if (options_.clip_norm > 0 || scaler_.is_dynamic()) {
@@ -80,20 +108,11 @@ UpdateOutcome StepUpdate::update_on_host(const Step& step, int not_finite) {
     const double share = options_.clip_norm / (outcome.gradient_norm + 1e-6);
     if (!(share > 1)) scale *= share;
   }
-  UpdateOptions update = update_options(step);
   update.gradient_scale = static_cast<float>(scale);
   if (state_.layout().is_sharded()) {
     optimizer_.measure(state_.update_ranges(), state_.gradients(), update);
   }
-  update_all(update);
   return outcome;
-}
-
-void StepUpdate::update_all(const UpdateOptions& options) {
-  for (const ParameterRange& range : state_.update_ranges()) {
-    optimizer_.update(range.begin, range.end, range.parameters, state_.gradients(), options);
-  }
-  state_.updated();
 }
 
 }  // namespace lockstep

@@ -57,7 +57,7 @@ void Run::build_steps() {
                                       .warn = warn,
                                       .trace = evaluation_row(recorder_.get()),
                                       .has_collectives = session_->evaluation_has_collectives(),
-                                      .exchange = session_->parallel().exchange(),
+                                      .exchange = &session_->parallel().exchange(),
                                       .graph = evaluation_graph_ ? &*evaluation_graph_ : nullptr});
 }
 

@@ -95,7 +95,7 @@ TrainStep::TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, 
 std::unique_ptr<Program> TrainStep::compile(std::int64_t batch_size) {
   return engine_.compile({.batch_size = batch_size,
                           .training = true,
-                          .exchange = state_.exchange(),
+                          .exchange = &state_.exchange(),
                           .bucket_ends = state_.bucket_ends(),
                           .graph = options_.graph});
 }
@@ -144,7 +144,7 @@ StepResult TrainStep::run(const StepUpdate::Step& step, const StepCall& call) {
   const bool settled = reduce(current);
   const bool averages = call.sync == StepSync::average;
   if (settled && call.next == NextAction::step && !averages) run_ahead(current);
-  state_.await_tail();
+  state_.await_read_tail();
   // On an engine that queues, this waits for the device's own work, which waits for other ranks.
   if (engine_.memory().queues())
     current.result.times.communication += lap_at_end(current, "reduction wait");
@@ -186,8 +186,10 @@ void TrainStep::run_micro_step(int micro, Current& current) {
   lap(times.forward, "forward");
 
   board_.enter(Phase::backward);
-  BackwardObserver& observer = state_.begin_micro_step({.first = micro == 0, .last = last});
-  program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
+  state_.begin_micro_step(micro == 0);
+  program.backward({.loss_scale = loss_scale,
+                    .accumulate = micro > 0,
+                    .reduces = last && current.sync == StepSync::gradients});
   const BatchMetrics metrics = program.metrics();
   if (batch_) current.metrics += metrics;
   tail_.fold(tail_values_.span(), program.batch_statistics(),
@@ -214,17 +216,19 @@ void TrainStep::write_sums(const StepRequests& requests, Current& current) {
   current.result.own_samples = static_cast<double>(metrics.samples);
 }
 
-/// Waits for the reductions, and updates each range that needs no value of the tail. Returns
-/// whether the update needs nothing more from the host.
+/// Waits for the reductions, and updates what needs no value of the tail. Returns whether the
+/// update needs nothing more from the host.
 bool TrainStep::reduce(Current& current) {
   PhaseTimes& times = current.result.times;
   board_.enter(Phase::communication);
-  state_.finish(tail_values_.span(), [&](const ParameterRange& range) {
-    times.communication += lap_at_end(current, "reduction wait");
-    update_.range_reduced(range, current.step);
-    times.optimizer += lap_at_end(current, "update");
+  const bool settled = update_.run(current.step, tail_values_.span(), [&](const StepOp& op) {
+    using Kind = StepOp::Kind;
+    if (op.kind == Kind::update || op.kind == Kind::update_all) {
+      times.optimizer += lap_at_end(current, "update");
+    } else if (op.kind != Kind::start_tail) {
+      times.communication += lap_at_end(current, "reduction wait");
+    }
   });
-  const bool settled = update_.all_reduced(current.step);
   state_.queue_read_tail(tail_values_.span());
   if (engine_.memory().queues()) times.optimizer += lap_at_end(current, "update");
   return settled;

@@ -43,7 +43,7 @@ std::size_t TrainingSteps::largest_bytes_after(std::size_t index) {
     bytes = parts_.session.engine()
                 .compile({.batch_size = parts_.geometry.largest_micro_batch(),
                           .training = true,
-                          .exchange = parts_.session.parallel().exchange(),
+                          .exchange = &parts_.session.parallel().exchange(),
                           .bucket_ends = parts_.session.parallel().bucket_ends(),
                           .graph = &largest->graph})
                 ->activation_bytes();

@@ -2,6 +2,7 @@
 
 #include "../../src/compute/module_interface.hpp"
 #include "conformance/fixtures.hpp"
+#include "engine/copying_exchange.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/engine/convolution_choices.hpp"
@@ -176,14 +177,14 @@ void check_training(Engine& engine, Precision precision, const oracle::State& st
   const Expectation expected(precision, engine.graph(), state, problem, oracle::Mode::training);
   const EngineBatch batch(engine, problem);
   const auto mask = element_mask(engine);
-  const auto program = engine.compile_training(problem.batch_size);
-  const Program::BackwardOptions overwrite{.loss_scale = static_cast<float>(problem.loss_scale),
-                                           .accumulate = false};
+  CopyingExchange exchange(engine);
+  const auto program = exchange.compile_training(problem.batch_size);
+  Program::BackwardOptions options{.loss_scale = static_cast<float>(problem.loss_scale),
+                                   .reduces = true};
   poison_gradients(engine);
 
   const BatchMetrics metrics = run_forward(*program, batch.batch());
-  CopyingObserver observer(engine);
-  program->backward(overwrite, observer);
+  program->backward(options);
 
   expected.check_metrics(metrics, problem.batch_size);
   expected.check("logits", program->logits(), logits_of, largest(expected.exact().logits));
@@ -192,20 +193,24 @@ void check_training(Engine& engine, Precision precision, const oracle::State& st
       [](const oracle::Result& result) -> const auto& { return result.batch_statistics; }, 1);
   check_gradients(engine, expected, 1);
   check_padding(engine, mask);
-  BOOST_TEST(observer.filled() == engine.layout().size());
-  BOOST_TEST(!observer.ever_decreased());
-  BOOST_TEST((gradients_of(engine) == observer.copy()),
-             "gradients changed after they were reported as final");
+  BOOST_TEST(exchange.started_all());
+  BOOST_TEST((gradients_of(engine) == exchange.copy),
+             "gradients changed after their reduction started");
 
   // Accumulate a second backward: twice the gradients, independent of the activations before.
   program->forward(batch.batch());
-  Program::BackwardOptions accumulate = overwrite;
-  accumulate.accumulate = true;
-  CopyingObserver second(engine);
-  program->backward(accumulate, second);
+  options.accumulate = true;
+  program->backward(options);
   check_gradients(engine, expected, 2);
   check_padding(engine, mask);
-  BOOST_TEST(second.filled() == engine.layout().size());
+  BOOST_TEST((gradients_of(engine) == exchange.copy));
+
+  // A micro-step that is not the last reduces nothing.
+  exchange.started.clear();
+  options.reduces = false;
+  program->forward(batch.batch());
+  program->backward(options);
+  BOOST_TEST(exchange.started.empty());
 }
 
 void check_inference(Engine& engine, Precision precision, const oracle::State& state,
@@ -360,16 +365,6 @@ Batch EngineBatch::first(std::int64_t samples) const noexcept {
           .size = samples,
           .mixes = mixes_.empty() ? nullptr : mixes_.data(),
           .dropped = dropped_.empty() ? nullptr : dropped_.data()};
-}
-
-void CopyingObserver::gradients_ready(std::size_t filled) {
-  if (filled < filled_) {
-    decreased_ = true;
-    return;
-  }
-  engine_.memory().read(engine_.gradients().subspan(filled_, filled - filled_),
-                        std::span(copy_).subspan(filled_, filled - filled_));
-  filled_ = filled;
 }
 
 void load(Engine& engine, const oracle::State& state) {

@@ -43,22 +43,6 @@ class EngineBatch final {
   std::int64_t size_;
 };
 
-/// Copies the gradients when they are reported as final.
-class CopyingObserver final : public BackwardObserver {
- public:
-  explicit CopyingObserver(Engine& engine) : engine_(engine), copy_(engine.layout().size()) {}
-  void gradients_ready(std::size_t filled) override;
-  [[nodiscard]] std::size_t filled() const noexcept { return filled_; }
-  [[nodiscard]] bool ever_decreased() const noexcept { return decreased_; }
-  [[nodiscard]] const std::vector<float>& copy() const noexcept { return copy_; }
-
- private:
-  Engine& engine_;
-  std::size_t filled_ = 0;
-  bool decreased_ = false;
-  std::vector<float> copy_;
-};
-
 void load(Engine& engine, const oracle::State& state);
 /// Copies of an arena of the engine, without the tail, in host memory.
 [[nodiscard]] std::vector<float> gradients_of(Engine& engine);
@@ -71,8 +55,8 @@ void load(Engine& engine, const oracle::State& state);
 void poison_gradients(Engine& engine);
 
 /// Compares all results of an engine for a graph with the oracle: training forward and backward,
-/// accumulation, inference on a full and a partial batch. Also checks padding and the calls of the
-/// observer.
+/// accumulation, inference on a full and a partial batch. Also checks padding, and that
+/// gradients are final when their reduction starts.
 void check_against_oracle(const Candidate& candidate, const Graph& graph, std::int64_t batch_size);
 /// The same for a problem whose targets are mixed in training.
 void check_mixed_against_oracle(const Candidate& candidate, const Graph& graph,

@@ -76,21 +76,21 @@ BOOST_FIXTURE_TEST_CASE(gradients_of_queued_kernels_are_summed_and_used_in_strea
           for (std::size_t i = begin; i < end; ++i) arena[i] = gradient(i, rank);
         });
       };
+      const std::vector<Bucket> buckets = plan_buckets(layout(), tail, bucket_bytes);
       GradientReducer reducer(
-          *comm, std::span(static_cast<float*>(device_address(arena.data())), arena_size),
-          plan_buckets(layout(), tail, bucket_bytes));
+          *comm, std::span(static_cast<float*>(device_address(arena.data())), arena_size), buckets);
 
       reducer.begin();
-      for (std::size_t i = 0; i < views; ++i) {
-        write(i * view, (i + 1) * view);
-        reducer.gradients_ready((i + 1) * view);
+      for (std::size_t i = 0; i < buckets.size(); ++i) {
+        write(buckets[i].begin, buckets[i].end);
+        reducer.start_until(i + 1);
       }
-      write(arena_size - tail, arena_size);
-      reducer.finish([&](const Bucket& bucket) {
-        nccl.queues.launch(compute, [&arena, &parameters, bucket] {
-          for (std::size_t i = bucket.begin; i < bucket.end; ++i) parameters[i] -= arena[i];
+      for (std::size_t i = 0; i < buckets.size(); ++i) {
+        reducer.await(i);
+        nccl.queues.launch(compute, [&arena, &parameters, bucket = buckets[i]] {
+          for (std::size_t k = bucket.begin; k < bucket.end; ++k) parameters[k] -= arena[k];
         });
-      });
+      }
       comm->synchronize();
 
       std::vector<float> updated = expected_sums(comm->size());
@@ -110,8 +110,8 @@ BOOST_FIXTURE_TEST_CASE(sums_equal_those_of_mpi_in_any_communication_type, Fixtu
                             plan_buckets(layout(), tail, 3000, TailPlace::separate_bucket),
                             {.type = dtype, .gradients = view * views});
     reducer.begin();
-    for (std::size_t i = 1; i <= views; ++i) reducer.gradients_ready(i * view);
-    reducer.finish([](const Bucket&) {});
+    reducer.start_until(reducer.buckets().size());
+    for (std::size_t i = 0; i < reducer.buckets().size(); ++i) reducer.await(i);
     return arena;
   };
   for (const auto& comm : communicators) {

@@ -35,7 +35,7 @@ std::vector<float> random_gradients(std::size_t size, int rank) {
   return values;
 }
 
-/// One step: backward writes the gradients view by view, and the tail is written last.
+/// One step: gradients are written bucket by bucket, with the tail last.
 std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes,
                           ElementType dtype = ElementType::f32) {
   const ArenaLayout layout = odd_layout();
@@ -46,18 +46,15 @@ std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes,
   GradientReducer reducer(comm, arena, plan_buckets(layout, tail, bucket_bytes, place),
                           {.type = dtype, .gradients = layout.size()});
   reducer.begin();
-  for (std::size_t i = 0; i < layout.views.size(); ++i) {
-    const std::size_t begin = layout.views[i].offset;
-    const std::size_t end =
-        i + 1 < layout.views.size() ? layout.views[i + 1].offset : layout.size();
-    std::copy(mine.begin() + static_cast<std::ptrdiff_t>(begin),
-              mine.begin() + static_cast<std::ptrdiff_t>(end),
-              arena.begin() + static_cast<std::ptrdiff_t>(begin));
-    reducer.gradients_ready(end);
+  for (std::size_t i = 0; i < reducer.buckets().size(); ++i) {
+    const Bucket& bucket = reducer.buckets()[i];
+    std::copy(mine.begin() + static_cast<std::ptrdiff_t>(bucket.begin),
+              mine.begin() + static_cast<std::ptrdiff_t>(bucket.end),
+              arena.begin() + static_cast<std::ptrdiff_t>(bucket.begin));
+    reducer.start_until(i + 1);
+    reducer.progress();
   }
-  std::copy(mine.end() - static_cast<std::ptrdiff_t>(tail), mine.end(),
-            arena.end() - static_cast<std::ptrdiff_t>(tail));
-  reducer.finish([](const Bucket&) {});
+  for (std::size_t i = 0; i < reducer.buckets().size(); ++i) reducer.await(i);
   return arena;
 }
 

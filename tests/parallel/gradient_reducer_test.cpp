@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -42,6 +41,12 @@ struct Bench {
   GradientReducer reducer;
 };
 
+/// Starts the buckets that remain and waits for all, as the end of a step does.
+void finish(GradientReducer& reducer) {
+  reducer.start_until(reducer.buckets().size());
+  for (std::size_t i = 0; i < reducer.buckets().size(); ++i) reducer.await(i);
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(reductions_are_hidden_by_backward) {
@@ -56,104 +61,76 @@ BOOST_AUTO_TEST_CASE(reductions_are_hidden_by_backward) {
 
     // The delays together take 200 ms, backward 250 ms.
     bench.reducer.begin();
-    for (std::size_t i = 1; i <= buckets; ++i) {
+    for (std::size_t i = 1; i < buckets; ++i) {
       std::this_thread::sleep_for(25ms);
-      bench.reducer.gradients_ready(i * values_per_bucket);
+      bench.reducer.start_until(i);
+      bench.reducer.progress();
     }
+    std::this_thread::sleep_for(25ms);
+    bench.reducer.progress();
     const auto backward_ended = DelayingCommunicator::Clock::now();
-    bench.reducer.finish([](const Bucket&) {});
+    finish(bench.reducer);
 
-    exposed = std::min(exposed, bench.reducer.timing().exposed_seconds);
-    BOOST_TEST(bench.reducer.timing().started_before_finish == buckets - 1);
+    const std::chrono::duration<double> waited =
+        DelayingCommunicator::Clock::now() - backward_ended;
+    exposed = std::min(exposed, waited.count());
     BOOST_TEST((bench.link.starts().front() < backward_ended - 150ms));
   }
   BOOST_TEST(exposed < most);
 }
 
-BOOST_AUTO_TEST_CASE(exposed_time_is_the_wait_in_finish) {
-  Bench bench(4, 20ms);
-
-  // Without backward, nothing is hidden: all 80 ms are exposed.
-  bench.reducer.begin();
-  bench.reducer.finish([](const Bucket&) {});
-
-  BOOST_TEST(bench.reducer.timing().exposed_seconds >= 0.0799);
-  BOOST_TEST(bench.reducer.timing().started_before_finish == 0u);
-}
-
-BOOST_AUTO_TEST_CASE(a_bucket_starts_with_its_last_gradient_and_not_before) {
+BOOST_AUTO_TEST_CASE(buckets_start_once_and_in_order) {
   Bench bench(4, 0ms);
-  const auto started = [&](std::size_t filled) {
-    bench.reducer.gradients_ready(filled);
+  const auto started = [&](std::size_t end) {
+    bench.reducer.start_until(end);
     return bench.link.starts().size();
   };
-
   bench.reducer.begin();
 
   BOOST_TEST(started(0) == 0u);
-  BOOST_TEST(started(values_per_bucket - 1) == 0u);
-  BOOST_TEST(started(values_per_bucket) == 1u);
-  BOOST_TEST(started(values_per_bucket + 1) == 1u);
-  BOOST_TEST(started(3 * values_per_bucket) == 3u);
-  BOOST_TEST(started(4 * values_per_bucket) == 3u);  // the last one waits for the tail
-  bench.reducer.finish([](const Bucket&) {});
+  BOOST_TEST(started(1) == 1u);
+  BOOST_TEST(started(1) == 1u);
+  BOOST_TEST(started(3) == 3u);
+  finish(bench.reducer);
   BOOST_TEST(bench.link.starts().size() == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(requests_are_tested_after_every_primitive) {
+BOOST_AUTO_TEST_CASE(progress_tests_what_is_in_flight) {
   Bench bench(3, 50ms);
-
   bench.reducer.begin();
-  bench.reducer.gradients_ready(values_per_bucket);
+  bench.reducer.start_until(1);
   const int before = bench.link.tests();
-  for (int primitive = 0; primitive < 5; ++primitive) {
-    bench.reducer.gradients_ready(values_per_bucket + 1);
-  }
+
+  for (int primitive = 0; primitive < 5; ++primitive) bench.reducer.progress();
 
   BOOST_TEST(bench.link.tests() - before == 5);
-  bench.reducer.finish([](const Bucket&) {});
-}
-
-BOOST_AUTO_TEST_CASE(finish_reports_every_bucket_once_and_in_order) {
-  Bench bench(5, 1ms);
-  std::vector<Bucket> reported;
-
-  bench.reducer.begin();
-  bench.reducer.gradients_ready(3 * values_per_bucket);
-  bench.reducer.finish([&](const Bucket& bucket) { reported.push_back(bucket); });
-
-  BOOST_TEST((reported == equal_buckets(5)));
+  finish(bench.reducer);
 }
 
 BOOST_AUTO_TEST_CASE(each_step_starts_with_no_state_of_the_last) {
   Bench bench(3, 10ms);
   for (int step = 0; step < 3; ++step) {
     bench.link.forget();
-    int reported = 0;
 
     bench.reducer.begin();
-    bench.reducer.gradients_ready(values_per_bucket);
-    const auto finish_begins = DelayingCommunicator::Clock::now();
-    bench.reducer.finish([&](const Bucket&) { ++reported; });
-    const std::chrono::duration<double> took = DelayingCommunicator::Clock::now() - finish_begins;
+    bench.reducer.start_until(1);
+    BOOST_TEST(bench.link.starts().size() == 1u);
+    finish(bench.reducer);
 
     BOOST_TEST(bench.link.starts().size() == 3u);
-    BOOST_TEST(reported == 3);
-    BOOST_TEST(bench.reducer.timing().started_before_finish == 1u);
-    BOOST_TEST(bench.reducer.timing().exposed_seconds <= took.count());
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
   Bench bench(8, 0ms);
-  const std::function<void(const Bucket&)> nothing = [](const Bucket&) {};
   const long before = test::allocation_count();
 
   bench.reducer.begin();
-  for (std::size_t filled = 0; filled <= bench.arena.size(); ++filled) {
-    bench.reducer.gradients_ready(filled);
+  for (std::size_t end = 0; end < 8; ++end) {
+    bench.reducer.start_until(end);
+    bench.reducer.progress();
   }
-  bench.reducer.finish(nothing);
+  finish(bench.reducer);
 
   BOOST_TEST(test::allocation_count() == before);
 }

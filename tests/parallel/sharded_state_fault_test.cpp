@@ -93,12 +93,13 @@ struct Rig {
         state(make_sharded_state(*engine, {.all = comm, .group_host = comm, .group = comm},
                                  {.tail_size = tail})) {}
 
-  /// Runs backward and the reductions; the first update fails.
+  /// Starts all reductions; the first update fails.
   void step() {
     state->begin_step(StepSync::gradients);
-    state->begin_micro_step({}).gradients_ready(engine->layout().size());
-    state->finish(std::vector<float>(tail),
-                  [](const ParameterRange&) { fail(ExitStatus::internal, "an update failed"); });
+    state->begin_micro_step(true);
+    state->start_tail(std::vector<float>(tail));
+    state->exchange().await_reduction(0);
+    fail(ExitStatus::internal, "an update failed");
   }
 };
 

@@ -13,7 +13,6 @@
 #include "lockstep/io/hdf5_writer.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/optim/optimizer.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/train/parameter_options.hpp"
 
@@ -117,7 +116,6 @@ int main(int argc, char** argv) {
   std::copy(nhwc.begin(), nhwc.end(), images.data());
 
   const h5::File output = h5::create_file(argv[3]);
-  NoReduction observer;
   for (int step = 1; step <= std::atoi(argv[4]); ++step) {
     program->forward({.images = images.data(),
                       .labels = input.labels.data(),
@@ -128,8 +126,7 @@ int main(int argc, char** argv) {
     const auto tail_values = engine->gradients().subspan(engine->layout().size());
     tail.clear(tail_values);
     tail.fold(tail_values, program->batch_statistics(), 1.0);
-    program->backward({.loss_scale = 1.0F / static_cast<float>(batch_size), .accumulate = false},
-                      observer);
+    program->backward({.loss_scale = 1.0F / static_cast<float>(batch_size), .accumulate = false});
     if (step == 1) {
       const std::uint64_t dims[] = {batch_size, static_cast<std::uint64_t>(graph.classes())};
       h5::write_dataset<float>(output, "logits", dims, program->logits());

@@ -311,6 +311,64 @@ BOOST_AUTO_TEST_CASE(units_that_are_held_are_awaited_by_forward_alone) {
   BOOST_TEST(from(text, "gradient of").find("unit") == std::string::npos);
 }
 
+/// The list of these ops.
+std::string text_of(std::vector<StepOp> ops) {
+  return step_text({.values = {}, .ops = std::move(ops)}, empty_network());
+}
+
+BOOST_AUTO_TEST_CASE(gradients_that_are_held_are_reduced_in_buckets_in_the_last_micro_step) {
+  Graph graph = empty_network();
+  const ValueId conv = convolution(graph, graph.input(), "conv1");
+  end(graph, conv);
+  const StepUnits buckets{.filled_after = {100, 90, 40}, .ends = {50, 100}, .reduces = true};
+  const StepGraph steps = shard(training(graph), graph, buckets);
+  BOOST_TEST(from(step_text(steps, graph), "gradient of the loss") ==
+             "gradient of the loss softmax_cross_entropy_5:  -> d fc\n"
+             "weight gradient fc: flatten_3, d fc -> \n"
+             "start of a reduction unit 0:  -> \n"
+             "data gradient fc: d fc -> d flatten_3\n"
+             "data gradient flatten_3: d flatten_3 -> d global_avg_pool_2\n"
+             "data gradient global_avg_pool_2: d global_avg_pool_2 -> d conv1\n"
+             "weight gradient conv1: input_0, d conv1 -> \n"
+             "start of a reduction unit 1:  -> \n");
+  for (const StepOp& op : steps.ops) BOOST_TEST(op.in_last_micro_step == op.is_collective());
+}
+
+BOOST_AUTO_TEST_CASE(each_unit_is_updated_as_its_reduction_ends) {
+  BOOST_TEST(
+      text_of(end_of_step({.units = 3, .tail_joins_last = true, .awaits_reductions = true})) ==
+      "start of a reduction tail:  -> \n"
+      "wait for a reduction unit 0:  -> \n"
+      "update unit 0:  -> \n"
+      "wait for a reduction unit 1:  -> \n"
+      "update unit 1:  -> \n"
+      "wait for a reduction tail:  -> \n"
+      "update unit 2:  -> \n");
+  // Gradients that are not held have been awaited, and each rank has updated a part of each unit.
+  BOOST_TEST(text_of(end_of_step({.units = 2, .gathers = true})) ==
+             "start of a reduction tail:  -> \n"
+             "update unit 0:  -> \n"
+             "update unit 1:  -> \n"
+             "wait for a reduction tail:  -> \n"
+             "start of a gather unit 1:  -> \n"
+             "start of a gather unit 0:  -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(an_update_that_depends_on_all_gradients_follows_a_decision) {
+  BOOST_TEST(text_of(end_of_step(
+                 {.units = 2, .awaits_reductions = true, .has_replicas = true, .decides = true})) ==
+             "start of a reduction tail:  -> \n"
+             "wait for a reduction unit 0:  -> \n"
+             "start of a reduction over replicas unit 0:  -> \n"
+             "wait for a reduction unit 1:  -> \n"
+             "start of a reduction over replicas unit 1:  -> \n"
+             "wait for a reduction over replicas unit 0:  -> \n"
+             "wait for a reduction over replicas unit 1:  -> \n"
+             "wait for a reduction tail:  -> \n"
+             "decision on the update all:  -> \n"
+             "update all:  -> \n");
+}
+
 BOOST_AUTO_TEST_CASE(an_incomplete_network_is_refused) {
   const Graph graph = empty_network();
   BOOST_CHECK_EXCEPTION(static_cast<void>(forward_steps(graph)), Error, [](const Error& error) {

@@ -67,9 +67,7 @@ class RecordingProgram final : public Program {
     calls_.emplace_back("metrics");
     return inner_->metrics();
   }
-  void backward(const BackwardOptions& options, BackwardObserver& observer) override {
-    inner_->backward(options, observer);
-  }
+  void backward(const BackwardOptions& options) override { inner_->backward(options); }
   [[nodiscard]] std::span<const float> batch_statistics() override {
     return inner_->batch_statistics();
   }

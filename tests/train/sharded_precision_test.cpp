@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(gathered_16_bit_parameters_use_half_the_memory) {
                      .shard = ShardMode::full,
                      .param_dtype = type,
                      .width = 256});
-    return rig.engine().compile_inference(1, rig.state().exchange())->activation_bytes();
+    return rig.engine().compile_inference(1, &rig.state().exchange())->activation_bytes();
   };
   for (const bool device : {false, true}) {
     const std::size_t in_fp32 = bytes(device, CommunicationDtype::fp32);

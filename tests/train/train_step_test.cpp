@@ -3,7 +3,6 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
 
@@ -203,7 +202,6 @@ BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_use_per_rank_statistics) {
   // Oracle: one engine runs each rank's micro-batch in turn and adds up the gradients.
   Rig oracle(*world, {.global_batch = 37});
   Engine& engine = oracle.engine();
-  NoReduction observer;
   const BatchGeometry& geometry = oracle.geometry();
   std::vector<double> statistics(engine.running_statistics().size(), 0.0);
   for (int rank = 0; rank < geometry.world_size; ++rank) {
@@ -223,7 +221,7 @@ BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_use_per_rank_statistics) {
     const auto loaded = loader->next();
     const auto program = engine.compile_training(loaded->batch.size);
     program->forward(loaded->batch);
-    program->backward({.loss_scale = 1.0F / 37.0F, .accumulate = rank > 0}, observer);
+    program->backward({.loss_scale = 1.0F / 37.0F, .accumulate = rank > 0});
     const auto batch_statistics = program->batch_statistics();
     for (std::size_t i = 0; i < statistics.size(); ++i) {
       statistics[i] += batch_statistics[i] * static_cast<double>(loaded->batch.size) / 37.0;

@@ -25,6 +25,10 @@ enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
 [[nodiscard]] constexpr bool has_moments(OptimizerKind kind) noexcept {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
 }
+/// Whether an update depends on norms of whole tensors.
+[[nodiscard]] constexpr bool has_trust_ratio(OptimizerKind kind) noexcept {
+  return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
+}
 enum class LrSchedule { constant, step, cosine, polynomial };
 /// When the learning rate changes: each step, or at the start of each epoch.
 enum class LrUpdate { step, epoch };

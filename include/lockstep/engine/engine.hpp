@@ -33,18 +33,6 @@ struct BatchMetrics {
   }
 };
 
-/// Called during backward as the gradient arena fills. An engine that runs primitives one by one
-/// calls it after each of them, so that communication progresses even without new gradients.
-class BackwardObserver {
- public:
-  virtual ~BackwardObserver() = default;
-  /// Gradients in [0, filled) of the arena are final for this micro-step. Never decreases.
-  virtual void gradients_ready(std::size_t filled) = 0;
-  /// Values of `filled` that must be reported as soon as they are reached, ascending: ends of
-  /// buckets (ProgramOptions::bucket_ends) or units. Between them an engine may skip calls.
-  [[nodiscard]] virtual std::span<const std::size_t> boundaries() const noexcept { return {}; }
-};
-
 /// Time of one step of a program's list.
 struct StepTime {
   std::string name;  ///< "weight gradient of layer1.0.conv2"
@@ -66,11 +54,10 @@ class StepTimer {
 struct ProgramOptions {
   std::int64_t batch_size = 0;
   bool training = false;
-  /// Gathers and reduces the units of a sharded layout; outlives the program. Null: not sharded.
+  /// Gathers and reduces units; outlives the program. Null: the program has no such collectives.
   UnitExchange* exchange = nullptr;
-  /// Ends of the buckets of gradients that are reduced together, ascending; read by compile() only.
-  /// An engine may report a bucket's gradients as final all at once. The units of a sharded layout
-  /// replace them.
+  /// Ends of the buckets, ascending: the units in which gradients are reduced that the engine
+  /// holds. Read by compile() only. The units of a sharded layout replace them.
   std::span<const std::size_t> bucket_ends = {};
   /// The network for images of another size, with the same layers and parameters. Outlives the
   /// program. Null: Engine::graph().
@@ -99,8 +86,9 @@ class Program {
   struct BackwardOptions {
     float loss_scale = 1.0F;
     bool accumulate = false;
+    bool reduces = false;  ///< runs the reductions of a step's last micro-step, too
   };
-  virtual void backward(const BackwardOptions& options, BackwardObserver& observer) = 0;
+  virtual void backward(const BackwardOptions& options) = 0;
 
   /// Batch statistics of the last training forward, in the order and sizes of Graph::statistics():
   /// mean and unbiased variance of each batch norm, concatenated. Those of norms whose running

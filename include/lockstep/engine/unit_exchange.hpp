@@ -9,26 +9,30 @@
 
 namespace lockstep {
 
-/// Gathers and reduces an arena's units across the shard group while an engine's programs run.
-/// Programs call it in the same order on all ranks. Spans are in the engine's memory. Gradients
-/// that the engine holds are reduced by a BackwardObserver instead.
+/// Runs the collectives of a step's list of ops: an engine's programs call it in the same order on
+/// all ranks, so that the engine needs to know no communicator. A unit is one of a sharded layout,
+/// or a bucket of held gradients. Spans are in the engine's memory.
 class UnitExchange {
  public:
   virtual ~UnitExchange() = default;
 
-  /// Most reductions that a program has in flight.
+  /// Most reductions of gradients that are not held that a program has in flight.
   static constexpr std::size_t reductions_in_flight = 2;
 
   /// Starts to gather a unit's parameters, which the engine does not hold, into `values`: all of
   /// the unit's values, in the type of UnitOptions::parameters.
-  virtual void start_gather(std::size_t unit, std::span<std::byte> values) = 0;
+  virtual void start_gather(std::size_t /*unit*/, std::span<std::byte> /*values*/) {}
   /// Called before the first step of a pass that uses the unit's parameters.
-  virtual void await_gather(std::size_t unit) = 0;
+  virtual void await_gather(std::size_t /*unit*/) {}
 
-  /// Starts to reduce a unit's gradients, which the engine does not hold and which are final for
-  /// this micro-step. `gradients`, with zero gaps, stays unchanged until await_reduction().
+  /// Starts to reduce a unit's gradients, which are final for this micro-step. `gradients`, with
+  /// zero gaps, stays unchanged until await_reduction().
   virtual void start_reduction(std::size_t unit, std::span<const float> gradients) = 0;
   virtual void await_reduction(std::size_t unit) = 0;
+  /// Whether the sums over a shard group are summed over its replicas.
+  [[nodiscard]] virtual bool has_replicas() const noexcept { return false; }
+  /// Starts to do so with this rank's shard of a unit.
+  virtual void start_replicas(std::size_t /*unit*/) {}
 
   /// Called between a program's steps to progress the collectives in flight.
   virtual void progress() = 0;

@@ -1,23 +1,18 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/function_ref.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace lockstep {
 
-/// Reduces the gradient arena bucket by bucket while backward runs. It observes backward, starts
-/// a bucket as soon as its last gradient is ready, and drives the progress of requests in flight
-/// after every primitive. finish() starts the last bucket, which holds the tail.
-class GradientReducer final : public BackwardObserver {
+/// Reduces the gradient arena bucket by bucket, in order.
+class GradientReducer final {
  public:
   /// Communication data type: buckets within [0, gradients) are reduced in `type`; bf16 and f16
   /// halve the bytes, and each addition rounds. All other buckets are reduced in fp32.
@@ -34,24 +29,15 @@ class GradientReducer final : public BackwardObserver {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// Call before backward of the last micro-step.
-  void begin() noexcept;
-  void gradients_ready(std::size_t filled) override;
-  /// Continues the reductions in flight.
+  /// Call before a step's first start().
+  void begin() noexcept { started_ = 0; }
+  /// Starts the buckets before `end`, in order, that have not been started. Their values are final;
+  /// the last bucket holds the tail.
+  void start_until(std::size_t end);
+  /// Continues the reductions in flight; never blocks.
   void progress();
-  /// The ends of all buckets but the last.
-  [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
-    return boundaries_;
-  }
-  /// Starts the remaining buckets (the tail must be written by now) and calls `reduced(bucket)`
-  /// for every bucket, in order, when its sum is ready.
-  void finish(FunctionRef<void(const Bucket&)> reduced);
-
-  struct Timing {
-    double exposed_seconds = 0;             ///< time finish() waited
-    std::size_t started_before_finish = 0;  ///< buckets started while backward still ran
-  };
-  [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+  /// Waits until the sum of a bucket that was started is ready.
+  void await(std::size_t bucket);
   [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
   /// Bytes of the 16-bit buffer; 0 if gradients are reduced in fp32.
   [[nodiscard]] std::size_t bytes() const noexcept {
@@ -62,10 +48,6 @@ class GradientReducer final : public BackwardObserver {
   [[nodiscard]] bool is_cast(const Bucket& bucket) const noexcept {
     return dtype_.type != ElementType::f32 && bucket.end <= dtype_.gradients;
   }
-  void start_next() {
-    requests_[started_] = start(buckets_[started_]);
-    ++started_;
-  }
   [[nodiscard]] Request start(const Bucket& bucket);
   void load(const Bucket& bucket);
 
@@ -75,16 +57,8 @@ class GradientReducer final : public BackwardObserver {
   MemoryOwner owner_;                        ///< of the arena; null without an engine
   std::shared_ptr<CastBuffer> cast_buffer_;  ///< null in fp32
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> boundaries_;
   std::vector<Request> requests_;
   std::size_t started_ = 0;
-  Timing timing_;
-};
-
-/// An observer for micro-steps whose gradients are not reduced yet.
-class NoReduction final : public BackwardObserver {
- public:
-  void gradients_ready(std::size_t) override {}
 };
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "lockstep/core/function_ref.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/step/step_graph.hpp"
 
 #include <cstddef>
 #include <span>
@@ -29,39 +29,43 @@ class GradientSync {
   /// The ranges of layout() that this rank updates, with their parameters.
   [[nodiscard]] virtual std::span<const ParameterRange> update_ranges() const noexcept = 0;
 
-  /// For the engine's programs; null if they need none, because every rank keeps the whole model.
-  [[nodiscard]] virtual UnitExchange* exchange() noexcept = 0;
-
-  /// ProgramOptions::bucket_ends for the engine's programs.
+  /// Of the engine's programs; it also runs the reductions that end_of_step() lists.
+  [[nodiscard]] virtual UnitExchange& exchange() noexcept = 0;
+  /// ProgramOptions::bucket_ends of these programs.
   [[nodiscard]] virtual std::span<const std::size_t> bucket_ends() const noexcept = 0;
+  /// How a step ends; whether it decides is the optimizer's choice.
+  [[nodiscard]] virtual StepEnd step_end() const noexcept = 0;
+  /// The part of update_ranges() whose gradients a unit has.
+  [[nodiscard]] virtual ParameterRange range_of(std::size_t unit) const noexcept = 0;
 
-  // A step makes these calls in this order. Collective.
-  /// Only a replicated state has local steps.
+  // Of each step. Collective.
+  /// Only a replicated state has local steps: they reduce the tail alone.
   virtual void begin_step(StepSync sync) = 0;
-  struct MicroStep {
-    bool first = true;
-    bool last = true;
-  };
-  /// Backward of the micro-step notifies the returned observer when gradients are ready.
-  [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
-  /// Sums the remaining gradients, unless the step is local, and `tail` over the ranks. Calls
-  /// `reduced(range)` for update_ranges() or subranges of them, in ascending order, when the sums
-  /// of their gradients are ready: engine work queued from then on runs after them.
-  using Reduced = FunctionRef<void(const ParameterRange& range)>;
-  virtual void finish(std::span<const float> tail, Reduced reduced) = 0;
+  /// Gradients that the engine does not hold are added to those of earlier micro-steps unless it is
+  /// the first.
+  virtual void begin_micro_step(bool first) = 0;
+
+  // The ops at its end that are not the exchange's.
+  /// Sums `tail` over the ranks, and gradients whose reductions the last micro-step has not started
+  /// because this rank's data failed before it.
+  virtual void start_tail(std::span<const float> tail) = 0;
+  virtual void await_tail() = 0;
+  /// Engine work queued from then on sees the sums over the replicas.
+  virtual void await_replicas(std::size_t /*unit*/) {}
+  /// Starts to gather a unit's new parameters, which the engine holds.
+  virtual void gather_updated(std::size_t /*unit*/) {}
+
   /// Continues the collectives in flight, which progress only inside calls. Never blocks. Call it
   /// while waiting for something else.
-  virtual void progress() = 0;
+  void progress() { exchange().progress(); }
   /// Seconds that this rank has waited inside programs since the last call.
-  [[nodiscard]] virtual double take_waited_seconds() = 0;
-  /// After finish(): the tail's sums, in the engine's memory.
+  [[nodiscard]] virtual double take_waited_seconds() { return 0; }
+  /// After await_tail(): the tail's sums, in the engine's memory.
   [[nodiscard]] virtual std::span<const float> reduced_tail() noexcept = 0;
-  /// After finish(): queues a copy of the tail's sums to `tail`, behind the engine's queued work.
+  /// Queues a copy of the tail's sums to `tail`, behind the engine's queued work.
   virtual void queue_read_tail(std::span<float> tail) = 0;
   /// Waits for that copy.
-  virtual void await_tail() = 0;
-  /// Call when all parameters that this rank updates have their new values.
-  virtual void updated() = 0;
+  virtual void await_read_tail() = 0;
 
   /// Sums values over the shards of an arena; the identity if each rank keeps the whole arena.
   [[nodiscard]] virtual SumOverRanks sum_over_shards() = 0;

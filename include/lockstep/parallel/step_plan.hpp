@@ -24,7 +24,6 @@ struct StepAction {
   StepCollective what = StepCollective::all_reduce;
   StepRanks ranks = StepRanks::all;
   double bytes = 0;  ///< of all blocks
-  int after = -1;    ///< collective that must have ended before this one begins; -1: none
 };
 
 /// A step of one rank, from forward to the end of all reductions.
@@ -41,16 +40,18 @@ struct StepPlanOptions {
   double images_per_second = 0;
 };
 
-/// A rank's micro-step with its collectives, as the engine for CPUs computes it. Units are those of
-/// --shard, or the buckets of gradients that are reduced together.
+/// A step of one rank, as the engine for CPUs computes it: the ops of a micro-step, then those that
+/// end the step. Units are those of --shard, or the buckets of gradients that are reduced together.
 struct ParallelSteps {
   StepGraph steps;
+  int shard_group = 1;                      ///< ranks over which the state is sharded
+  std::size_t micro_ops = 0;                ///< ops of a micro-step
   std::vector<std::size_t> gathered_bytes;  ///< by unit; of all ranks' parts
-  std::vector<std::size_t> reduced_bytes;   ///< the same
+  std::vector<std::size_t> reduced_bytes;   ///< the same, without the tail's
+  std::size_t tail_bytes = 0;
+  bool tail_joins_last = false;  ///< as StepEnd
 };
-/// `shard_group`: ranks over which the state is sharded.
-[[nodiscard]] ParallelSteps parallel_steps(const Config& config, const Graph& graph,
-                                           int shard_group);
+[[nodiscard]] ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks);
 
 /// Whether an op of a norm's node sums over all ranks, for synchronised batch norms.
 [[nodiscard]] bool sums_over_ranks(const StepOp& op, const Config& config, const Graph& graph);

@@ -41,11 +41,20 @@ struct StepOp {
     gradient,       ///< of a node: reads `inputs`, `output`, `saved`, `grad_output`; writes
                     ///< `grad_inputs`
     sum,            ///< of gradients: reads `inputs`; writes `output`
-    // Collectives of a unit of parameters. They come last here.
+    // Collectives of a unit: of parameters, or of held gradients that are reduced together (a
+    // bucket).
     start_gather,
     await_gather,
     start_reduction,
     await_reduction,
+    start_replicas,  ///< reduces this rank's shard of the sums over the replicas
+    await_replicas,
+    // The end of a step, after its last micro-step.
+    start_tail,  ///< reduces the tail, and with it the unit that the update leaves to it
+    await_tail,
+    decide,      ///< reads all gradients: whether to update, and how to scale them
+    update,      ///< of a unit's parameters
+    update_all,  ///< of all parameters
   };
   Kind kind;
   ValueId node = 0;
@@ -61,8 +70,12 @@ struct StepOp {
   /// Whose gradients are final after the op.
   std::vector<ParameterId> completes = {};
   std::size_t unit = 0;
+  bool in_last_micro_step = false;  ///< of a collective: others skip it
 
-  [[nodiscard]] bool is_collective() const noexcept { return kind >= Kind::start_gather; }
+  [[nodiscard]] bool is_collective() const noexcept {
+    return kind >= Kind::start_gather && kind <= Kind::await_tail;
+  }
+  [[nodiscard]] bool ends_step() const noexcept { return kind >= Kind::start_tail; }
   [[nodiscard]] std::vector<StepValueId> reads() const;
   [[nodiscard]] std::vector<StepValueId> writes() const;
 };
@@ -111,12 +124,28 @@ struct StepUnits {
   std::vector<bool> stays = {};                ///< by unit: gathered once for forward and backward
   bool gathers = false;                        ///< parameters are not held
   bool awaits = false;                         ///< forward awaits each unit before its first use
-  bool reduces = false;                        ///< gradients are not held
-  std::size_t reductions_in_flight;            ///< most of them
+  bool reduces = false;                        ///< backward starts reductions
+  /// Most reductions that a micro-step has in flight. Empty: gradients are held, so that the last
+  /// micro-step alone reduces them and the end of the step awaits them.
+  std::optional<std::size_t> reductions_in_flight = {};
+  bool has_replicas = false;  ///< sums over a shard group are summed over the replicas
 };
 /// Gathers each unit before its first use in a pass, the next one while it computes; reduces its
 /// gradients once all are final.
 [[nodiscard]] StepGraph shard(StepGraph steps, const Graph& graph, const StepUnits& units);
+
+/// How a step ends.
+struct StepEnd {
+  std::size_t units = 0;           ///< whose gradients are reduced
+  bool tail_joins_last = false;    ///< the last unit and the tail are one reduction
+  bool awaits_reductions = false;  ///< gradients are held: their reductions are in flight
+  bool has_replicas = false;       ///< as StepUnits
+  bool decides = false;            ///< the update depends on all gradients
+  bool gathers = false;            ///< parameters are held: ranks gather what others updated
+};
+/// The ops after a step's last micro-step. Each unit is updated as its reduction ends, unless the
+/// update depends on all gradients.
+[[nodiscard]] std::vector<StepOp> end_of_step(const StepEnd& end);
 
 /// By node: whether a trained parameter precedes its value.
 [[nodiscard]] std::vector<bool> needs_gradient(const Graph& graph);

@@ -106,22 +106,25 @@ void CpuProgram::run(Step& step) {
   state_->timer->took(step.name(), nanoseconds(begin), nanoseconds(Clock::now()));
 }
 
-void CpuProgram::forward(const Batch& batch) {
-  take(batch);
-  for (const ListedStep& listed : forward_) {
-    run(*listed.step);
+void CpuProgram::run(const std::vector<ListedStep>& steps, const BackwardOptions& options) {
+  for (const ListedStep& listed : steps) {
+    if (listed.runs(options)) run(*listed.step);
     if (options_.exchange != nullptr) options_.exchange->progress();
   }
+}
+
+void CpuProgram::forward(const Batch& batch) {
+  take(batch);
+  run(forward_, {});
 }
 
 std::vector<StepTime> CpuProgram::time_steps(const Batch& batch) {
   take(batch);
   call_.loss_scale = 1;
-  constexpr bool accumulate = false;
   std::vector<StepTime> times;
   for (const auto* list : {&forward_, &backward_}) {
     for (const ListedStep& listed : *list) {
-      if (!listed.runs(accumulate)) continue;
+      if (!listed.runs({})) continue;
       const auto begin = std::chrono::steady_clock::now();
       listed.step->run();
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -137,14 +140,11 @@ BatchMetrics CpuProgram::metrics() {
   return metrics;
 }
 
-void CpuProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
+void CpuProgram::backward(const BackwardOptions& options) {
   require_backward(options_);
   omp_set_num_threads(state_->threads);
   call_.loss_scale = options.loss_scale;
-  for (const ListedStep& listed : backward_) {
-    if (listed.runs(options.accumulate)) run(*listed.step);
-    observer.gradients_ready(listed.filled);
-  }
+  run(backward_, options);
 }
 
 }  // namespace lockstep::cpu

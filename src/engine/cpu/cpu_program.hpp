@@ -23,7 +23,7 @@ class CpuProgram final : public Program {
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
   void forward(const Batch& batch) override;
   [[nodiscard]] BatchMetrics metrics() override;
-  void backward(const BackwardOptions& options, BackwardObserver& observer) override;
+  void backward(const BackwardOptions& options) override;
   [[nodiscard]] std::vector<StepTime> time_steps(const Batch& batch) override;
   [[nodiscard]] std::span<const float> batch_statistics() override {
     return statistics_.statistics.concatenated();
@@ -35,6 +35,7 @@ class CpuProgram final : public Program {
 
  private:
   void run(Step& step);
+  void run(const std::vector<ListedStep>& steps, const BackwardOptions& options);
   void lower_all();
   void take(const Batch& batch);
 

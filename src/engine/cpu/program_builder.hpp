@@ -27,14 +27,15 @@ struct Tensor {
 };
 
 /// A step of a program, and when it runs: always, or only in a backward that overwrites the
-/// gradient arena, or only in one that adds to it.
+/// gradient arena, or in one that adds to it, or in one that reduces it.
 struct ListedStep {
-  enum class When { always, overwriting, accumulating };
+  enum class When { always, overwriting, accumulating, reducing };
   std::unique_ptr<Step> step;
   When when = When::always;
-  std::size_t filled = 0;  ///< end of the gradient arena's final prefix after the step
-  [[nodiscard]] bool runs(bool accumulate) const noexcept {
-    return when == When::always || (when == When::accumulating) == accumulate;
+  [[nodiscard]] bool runs(const Program::BackwardOptions& options) const noexcept {
+    if (when == When::always) return true;
+    if (when == When::reducing) return options.reduces;
+    return (when == When::accumulating) == options.accumulate;
   }
 };
 
@@ -138,7 +139,8 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
   void clear_gaps(std::size_t unit, const Tensor& gradients) override;
   [[nodiscard]] ListedStep exchange_step(std::string name, const Tensor& tensor,
-                                         std::function<void(std::byte*)> run) override;
+                                         std::function<void(std::byte*)> run,
+                                         bool in_last_micro_step) override;
 
   EngineState& state_;
   StatisticsBlock& statistics_;

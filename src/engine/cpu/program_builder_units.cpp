@@ -60,10 +60,12 @@ void ProgramBuilder::clear_gaps(std::size_t unit, const Tensor& gradients) {
 }
 
 ListedStep ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
-                                         std::function<void(std::byte*)> run) {
+                                         std::function<void(std::byte*)> run,
+                                         bool in_last_micro_step) {
   return {.step = std::make_unique<CallStep>(
               std::move(name), tensor.memory,
-              [run = std::move(run)](void* values) { run(static_cast<std::byte*>(values)); })};
+              [run = std::move(run)](void* values) { run(static_cast<std::byte*>(values)); }),
+          .when = in_last_micro_step ? When::reducing : When::always};
 }
 
 Tensor ProgramBuilder::arena_gradient(ParameterId id) {

@@ -120,14 +120,16 @@ void DeviceProgram::lower_all() {
   backward_.emplace(device, lists_.backward, state_->records);
 }
 
-LaunchContext DeviceProgram::launch_context(bool accumulate) {
+LaunchContext DeviceProgram::launch_context(const BackwardOptions& options) {
   return {.device = *state_->device,
           .base = state_->activations.data(),
           .offsets = lists_.plan.offsets,
           .labels = loss_.labels(),
           .stored = nullptr,
           .samples = samples_,
-          .accumulate = accumulate};
+          // Gradients that are not held accumulate where they are reduced.
+          .accumulate = options.accumulate && state_->arena.holds_gradients(),
+          .reduces = options.reduces};
 }
 
 LaunchContext DeviceProgram::take(const Batch& batch) {
@@ -136,7 +138,7 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
   samples_ = batch.size;
   state_->computed_by = this;
   Device& device = *state_->device;
-  LaunchContext context = launch_context(false);
+  LaunchContext context = launch_context({});
   if (batch.pixels.data != nullptr) {
     input_ = state_->input.take(batch, image_);
     context.stored = &input_.images;
@@ -184,6 +186,7 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
   std::vector<StepTime> times;
   for (const auto* list : {&lists_.forward, &lists_.backward}) {
     for (const Step& step : *list) {
+      if (!step.runs(context.reduces)) continue;
       times.push_back({.name = step.name,
                        .seconds = state_->device->time([&] { step.run(context); }),
                        .bytes = step.bytes});
@@ -224,16 +227,14 @@ std::span<const float> DeviceProgram::logits() {
   return loss_.logits(*state_->device);
 }
 
-void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
+void DeviceProgram::backward(const BackwardOptions& options) {
   require_backward(options_);
   if (state_->computed_by != this) {
     fail(ExitStatus::internal, "backward cannot run (another program took forward's memory)");
   }
-  // Gradients that are not held accumulate where they are reduced.
-  const bool adds = options.accumulate && state_->arena.holds_gradients();
   DeviceStopwatch& stopwatch = *state_->stopwatch;
   loss_.set_scale(*state_->device, options.loss_scale);
-  backward_->run(launch_context(adds), &observer,
+  backward_->run(launch_context(options), options_.exchange,
                  {.timeline = timeline_now(), .stopwatch = &stopwatch});
   stopwatch.stop_backward();
 }

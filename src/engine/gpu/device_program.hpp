@@ -25,7 +25,7 @@ class DeviceProgram final : public Program {
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
   void forward(const Batch& batch) override;
   [[nodiscard]] BatchMetrics metrics() override;
-  void backward(const BackwardOptions& options, BackwardObserver& observer) override;
+  void backward(const BackwardOptions& options) override;
   [[nodiscard]] std::vector<StepTime> time_steps(const Batch& batch) override;
   [[nodiscard]] std::span<const float> batch_statistics() override;
   [[nodiscard]] std::span<const float> logits() override;
@@ -37,7 +37,7 @@ class DeviceProgram final : public Program {
   void lower_all();
   /// Queues the copies of the batch's images and labels.
   [[nodiscard]] LaunchContext take(const Batch& batch);
-  [[nodiscard]] LaunchContext launch_context(bool accumulate);
+  [[nodiscard]] LaunchContext launch_context(const BackwardOptions& options);
   /// Null if no times are wanted now.
   [[nodiscard]] DeviceTimeline* timeline_now() const noexcept;
   /// Blocks until the last forward's results are in host memory.

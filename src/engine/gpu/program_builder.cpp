@@ -76,13 +76,14 @@ Tensor ProgramBuilder::sum(StepValueId left_id, StepValueId right_id) {
 }
 
 Step ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
-                                   std::function<void(std::byte*)> run) {
+                                   std::function<void(std::byte*)> run, bool in_last_micro_step) {
   return {.name = std::move(name),
           .run =
               [tensor, run = std::move(run)](const LaunchContext& context) {
                 run(tensor.buffer < 0 ? nullptr : context.as<std::byte>(tensor));
               },
-          .collective = true};
+          .collective = true,
+          .in_last_micro_step = in_last_micro_step};
 }
 
 Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {
@@ -136,9 +137,16 @@ Address ProgramBuilder::gradient_of(ParameterId id) {
           .offset = arena.offset_in_unit(id) * sizeof(float)};
 }
 
-bool ProgramBuilder::write_gradients(std::size_t end) {
-  if (unconverted_.empty()) return true;
-  if (end < *std::ranges::upper_bound(group_ends_, lists().filled())) return false;
+void ProgramBuilder::complete(ParameterId id) {
+  const std::size_t end = state_.arena.filled_after(id);
+  if (!unconverted_.empty()) {
+    if (end < *std::ranges::upper_bound(group_ends_, written_)) return;
+    convert_gradients();
+  }
+  written_ = std::max(written_, end);
+}
+
+void ProgramBuilder::convert_gradients() {
   struct Conversion {
     Tensor from;
     Address to;
@@ -160,9 +168,8 @@ bool ProgramBuilder::write_gradients(std::size_t end) {
                                      .to = context.as<float>(each.to),
                                      .count = each.count};
          });
-         convert_gradients(context.stream(), type, placed, context.accumulate);
+         gpu::convert_gradients(context.stream(), type, placed, context.accumulate);
        });
-  return true;
 }
 
 ProgramBuilder::Program ProgramBuilder::take() {

@@ -38,6 +38,7 @@ struct LaunchContext {
   const StoredImages* stored;  ///< on the device; null: the batch is fp32 values
   std::int64_t samples;
   bool accumulate;
+  bool reduces;  ///< as Program::BackwardOptions
 
   [[nodiscard]] Stream stream() const noexcept { return device.stream(); }
   [[nodiscard]] void* at(const Tensor& tensor) const {
@@ -53,13 +54,16 @@ struct LaunchContext {
   }
 };
 
-/// Queues the work of one op. `filled`: gradients in [0, filled) of the arena are final after it.
+/// Queues the work of one op.
 struct Step {
   std::string name;
   std::function<void(const LaunchContext&)> run;
-  std::size_t bytes = 0;  ///< of the buffers that it reads and writes
-  std::size_t filled = 0;
-  bool collective = false;  ///< contains a collective over ranks, so it is never recorded
+  std::size_t bytes = 0;            ///< of the buffers that it reads and writes
+  bool collective = false;          ///< contains a collective over ranks, so it is never recorded
+  bool in_last_micro_step = false;  ///< runs only if LaunchContext::reduces
+  [[nodiscard]] bool runs(bool reduces) const noexcept { return reduces || !in_last_micro_step; }
+  /// Reductions of the last micro-step only start; computation goes on meanwhile.
+  [[nodiscard]] bool waits_for_ranks() const noexcept { return collective && !in_last_micro_step; }
 };
 
 /// Size of a batch of one value as stored: (batch, height, width, padded).
@@ -119,10 +123,10 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   template <typename T>
   void emit_sum_over_ranks(std::string name, const Tensor& tensor, std::size_t count) {
     touch(tensor);
-    lists().add(
-        exchange_step(std::move(name), tensor, [&norms = *state_.norms, count](std::byte* values) {
-          norms.sum(std::span(reinterpret_cast<T*>(values), count));
-        }));
+    const auto sum = [&norms = *state_.norms, count](std::byte* values) {
+      norms.sum(std::span(reinterpret_cast<T*>(values), count));
+    };
+    lists().add(exchange_step(std::move(name), tensor, sum, false));
   }
 
   /// Leaves a parameter's gradient, in the 16-bit type of the values, to a step that converts those
@@ -130,6 +134,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   void convert_gradient(ParameterId id, Tensor values) {
     unconverted_.push_back({.id = id, .values = values});
   }
+  void complete(ParameterId id) override;
 
   struct Program {
     std::vector<Step> forward;
@@ -143,10 +148,11 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   /// Converts the parameters to the type of the values.
   void unit_arrived(std::size_t unit) override;
   [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
-  [[nodiscard]] bool write_gradients(std::size_t end) override;
   void clear_gaps(std::size_t unit, const Tensor& gradients) override;
+  void convert_gradients();
   [[nodiscard]] Step exchange_step(std::string name, const Tensor& tensor,
-                                   std::function<void(std::byte*)> run) override;
+                                   std::function<void(std::byte*)> run,
+                                   bool in_last_micro_step) override;
 
   EngineState& state_;
   StatisticsBlock& statistics_;
@@ -158,6 +164,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
     Tensor values;
   };
   std::vector<Unconverted> unconverted_;  ///< gradients of the current group in 16 bits
+  std::size_t written_ = 0;               ///< gradients in [0, written_) of the arena are final
 };
 
 }  // namespace lockstep::gpu

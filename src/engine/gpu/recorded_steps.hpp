@@ -34,15 +34,13 @@ class RecordedSteps final {
   RecordedSteps(DeviceQueues& device, std::span<const Step> steps, bool records)
       : device_(device), steps_(steps), records_(records) {}
 
-  /// `observer` is called after each step, or, for recordings, at its boundaries and at the end;
-  /// null: never called.
-  void run(const LaunchContext& context, BackwardObserver* observer, const StepTiming& timing = {});
+  /// `exchange` progresses after each step, or recording; null: none.
+  void run(const LaunchContext& context, UnitExchange* exchange, const StepTiming& timing = {});
 
  private:
   struct Part {
     std::unique_ptr<Replay> replay;  ///< null: a step with a collective, queued directly
     const Step* step;
-    std::size_t filled;
   };
   /// All that a step may depend on.
   struct Arguments {
@@ -51,17 +49,15 @@ class RecordedSteps final {
     const std::uint64_t* dropped;
     std::int64_t samples;
     bool accumulate;
-    std::vector<std::size_t> boundaries;
+    bool reduces;
     friend bool operator==(const Arguments&, const Arguments&) = default;
   };
   struct Recording {
     Arguments arguments;
     std::vector<Part> parts;  ///< empty: it ran once, without a recording
   };
-  void run_singly(const LaunchContext& context, BackwardObserver* observer,
-                  const StepTiming& timing);
-  [[nodiscard]] std::vector<Part> record(const LaunchContext& context,
-                                         std::span<const std::size_t> boundaries);
+  void run_singly(const LaunchContext& context, UnitExchange* exchange, const StepTiming& timing);
+  [[nodiscard]] std::vector<Part> record(const LaunchContext& context);
 
   DeviceQueues& device_;
   std::span<const Step> steps_;

@@ -99,48 +99,56 @@ class GraphBuilder {
     return context_.arena.layout().view_of(id).lr_scale == 0;
   }
   /// The steps listed last complete the parameter's gradient.
-  void complete(ParameterId id) {
-    const std::size_t end = context_.arena.filled_after(id);
-    if (write_gradients(end)) lists_.fill(end);
-  }
+  virtual void complete(ParameterId /*id*/) {}
 
   /// The step that is listed next uses the tensor.
   void touch(const Tensor& tensor) {
     if (tensor.buffer >= 0) lists_.touch(tensor.buffer);
   }
 
-  // Collectives of units. Gradients that the engine does not hold are placed in the memory plan of
+  // Collectives. Gradients that the engine does not hold are placed in the memory plan of
   // activations.
-  void start_gather(std::size_t unit) {
+  void start_gather(const StepOp& op) {
+    const std::size_t unit = op.unit;
     gathered_[unit] = make_unit(unit, UnitContent::parameters);
     touch(gathered_[unit]);
-    lists_.add(exchange_step("start of a gather", gathered_[unit],
-                             [exchange = options_.exchange, unit,
-                              bytes = context_.arena.unit_bytes(unit)](std::byte* values) {
-                               exchange->start_gather(unit, {values, bytes});
-                             }));
+    exchange(
+        "start of a gather", op, gathered_[unit],
+        [unit, bytes = context_.arena.unit_bytes(unit)](UnitExchange& exchange, std::byte* values) {
+          exchange.start_gather(unit, {values, bytes});
+        });
   }
-  void await_gather(std::size_t unit) {
-    lists_.add(exchange_step(
-        "wait for a gather", {},
-        [exchange = options_.exchange, unit](std::byte*) { exchange->await_gather(unit); }));
-    if (!context_.arena.holds_parameters()) unit_arrived(unit);
+  void await_gather(const StepOp& op) {
+    exchange("wait for a gather", op, {},
+             [unit = op.unit](UnitExchange& exchange, std::byte*) { exchange.await_gather(unit); });
+    if (!context_.arena.holds_parameters()) unit_arrived(op.unit);
   }
-  void start_reduction(std::size_t unit) {
+  void start_reduction(const StepOp& op) {
+    const std::size_t unit = op.unit;
+    if (context_.arena.holds_gradients()) {
+      return exchange("start of a reduction", op, {},
+                      [unit, gradients = held_gradients(unit)](UnitExchange& exchange, std::byte*) {
+                        exchange.start_reduction(unit, gradients);
+                      });
+    }
     touch(unit_gradients(unit));  // zeros if all of its parameters are frozen
-    lists_.add(exchange_step(
-        "start of a reduction", *unit_gradients_[unit],
-        [exchange = options_.exchange, unit,
-         size = context_.arena.layout().units[unit].size()](std::byte* values) {
-          exchange->start_reduction(
-              unit, {static_cast<const float*>(static_cast<const void*>(values)), size});
-        }));
+    exchange("start of a reduction", op, *unit_gradients_[unit],
+             [unit, size = context_.arena.layout().units[unit].size()](UnitExchange& exchange,
+                                                                       std::byte* values) {
+               exchange.start_reduction(
+                   unit, {static_cast<const float*>(static_cast<const void*>(values)), size});
+             });
   }
-  void await_reduction(std::size_t unit) {
-    touch(*unit_gradients_[unit]);
-    lists_.add(exchange_step(
-        "wait for a reduction", {},
-        [exchange = options_.exchange, unit](std::byte*) { exchange->await_reduction(unit); }));
+  void await_reduction(const StepOp& op) {
+    touch(*unit_gradients_[op.unit]);
+    exchange("wait for a reduction", op, {}, [unit = op.unit](UnitExchange& exchange, std::byte*) {
+      exchange.await_reduction(unit);
+    });
+  }
+  void start_replicas(const StepOp& op) {
+    exchange(
+        "start of a reduction over replicas", op, {},
+        [unit = op.unit](UnitExchange& exchange, std::byte*) { exchange.start_replicas(unit); });
   }
 
  protected:
@@ -167,14 +175,28 @@ class GraphBuilder {
   [[nodiscard]] virtual Tensor make_unit(std::size_t unit, UnitContent content) = 0;
   /// Called when a unit's parameters have been gathered.
   virtual void unit_arrived(std::size_t /*unit*/) {}
-  /// Lists what is still missing for gradients in [0, end), all of which have been computed, to be
-  /// final. False: their report is left to a later call.
-  [[nodiscard]] virtual bool write_gradients(std::size_t /*end*/) { return true; }
   /// Zeroes at least the gaps between a unit's gradients.
   virtual void clear_gaps(std::size_t unit, const Tensor& gradients) = 0;
   /// A step that calls `run` with the address of a tensor's values; null if it has no buffer.
   [[nodiscard]] virtual Step exchange_step(std::string name, const Tensor& tensor,
-                                           std::function<void(std::byte*)> run) = 0;
+                                           std::function<void(std::byte*)> run,
+                                           bool in_last_micro_step) = 0;
+
+  template <typename Run>
+  void exchange(std::string name, const StepOp& op, const Tensor& tensor, Run run) {
+    lists_.add(exchange_step(
+        std::move(name), tensor,
+        [exchange = options_.exchange, run](std::byte* values) { run(*exchange, values); },
+        op.in_last_micro_step));
+  }
+  [[nodiscard]] std::span<const float> held_gradients(std::size_t unit) const {
+    const auto end_of = [&](std::size_t of) {
+      return context_.arena.layout().is_sharded() ? context_.arena.layout().units[of].end
+                                                  : options_.bucket_ends[of];
+    };
+    const std::size_t begin = unit == 0 ? 0 : end_of(unit - 1);
+    return context_.arena.gradients().subspan(begin, end_of(unit) - begin);
+  }
 
   void forget(std::size_t index) {
     const StepOp& op = context_.steps.ops[index];

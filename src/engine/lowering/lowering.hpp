@@ -2,6 +2,7 @@
 
 #include "lockstep/step/step_graph.hpp"
 
+#include <cassert>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -79,13 +80,17 @@ class StepLowering final {
       case Kind::sum:
         return builder.set_value(*op.output, builder.sum(op.inputs[0], op.inputs[1]));
       case Kind::start_gather:
-        return builder.start_gather(op.unit);
+        return builder.start_gather(op);
       case Kind::await_gather:
-        return builder.await_gather(op.unit);
+        return builder.await_gather(op);
       case Kind::start_reduction:
-        return builder.start_reduction(op.unit);
+        return builder.start_reduction(op);
       case Kind::await_reduction:
-        return builder.await_reduction(op.unit);
+        return builder.await_reduction(op);
+      case Kind::start_replicas:
+        return builder.start_replicas(op);
+      default:
+        assert(!"an op that ends a step is in a program");
     }
   }
   [[nodiscard]] Lowering<Builder>& of(ValueId node) {

@@ -50,10 +50,14 @@ StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const Pa
   if (options.training) steps = differentiate(std::move(steps), graph, rules.fusions);
   if (options.training && rules.recomputes) steps = recompute(std::move(steps), graph);
   if (options.exchange == nullptr) return steps;
+  const bool sharded = arena.layout().is_sharded();
   StepUnits units = arena.step_units();
+  if (!sharded) units.ends.assign(options.bucket_ends.begin(), options.bucket_ends.end());
   units.gathers = !arena.holds_parameters();
-  units.awaits = rules.awaits_units;
-  units.reduces = options.training && !arena.holds_gradients();
+  units.awaits = rules.awaits_units && sharded;
+  units.reduces = options.training;
+  units.has_replicas = options.exchange->has_replicas();
+  if (!arena.holds_gradients()) units.reductions_in_flight = UnitExchange::reductions_in_flight;
   return shard(std::move(steps), graph, units);
 }
 

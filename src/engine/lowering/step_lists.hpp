@@ -10,8 +10,7 @@
 namespace lockstep {
 
 /// The step lists of a program under construction, and the lifetimes of the buffers that the steps
-/// touch. A Step has the member `filled`: after the step, gradients in [0, filled) of the arena are
-/// final.
+/// touch.
 template <typename Step>
 class StepLists final {
  public:
@@ -32,17 +31,9 @@ class StepLists final {
     request.last_step = std::max(request.last_step, position_);
   }
   void add(Step step) {
-    step.filled = filled_;
     current().push_back(std::move(step));
     ++position_;
   }
-  /// After the last step, gradients in [0, end) are final.
-  void fill(std::size_t end) {
-    filled_ = std::max(filled_, end);
-    current().back().filled = filled_;
-  }
-  [[nodiscard]] std::size_t filled() const noexcept { return filled_; }
-
   [[nodiscard]] std::vector<Step> take_forward() { return std::move(forward_); }
   [[nodiscard]] std::vector<Step> take_backward() { return std::move(backward_); }
   [[nodiscard]] MemoryPlan plan() const { return plan_memory(requests_); }
@@ -57,7 +48,6 @@ class StepLists final {
   std::vector<BufferRequest> requests_;
   int position_ = 0;
   bool in_backward_ = false;
-  std::size_t filled_ = 0;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "../../../src/engine/gpu/device_engine.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "engine/gpu/norms_of_ranks.hpp"
-#include "engine/gpu/silent_observer.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
@@ -29,7 +28,6 @@ struct NormedFixture {
   AlignedBuffer<float> images{size * 3 * 16 * 16};
   AlignedBuffer<std::int32_t> labels{size};
   NormsOfEqualRanks norms;
-  SilentObserver observer;
 
   explicit NormedFixture(int ranks = 2) : norms(*device, ranks) {
     for (std::size_t i = 0; i < images.size(); ++i) images[i] = std::sin(static_cast<float>(i));
@@ -54,7 +52,7 @@ struct NormedFixture {
     std::vector<float> gradients(engine.gradients().size());
     for (int step = 0; step < 3; ++step) {
       program->forward(batch());
-      program->backward({.loss_scale = 1, .accumulate = step > 0}, observer);
+      program->backward({.loss_scale = 1, .accumulate = step > 0});
       result.push_back(static_cast<float>(program->metrics().loss));
       engine.memory().read(engine.gradients(), gradients);
       result.insert(result.end(), gradients.begin(), gradients.end());
@@ -84,7 +82,7 @@ BOOST_AUTO_TEST_CASE(the_host_does_not_wait_for_sums_of_norms) {
   constexpr int norms = 20;
   for (int step = 1; step <= 3; ++step) {
     program->forward(fixture.batch());
-    program->backward({.loss_scale = 1}, fixture.observer);
+    program->backward({.loss_scale = 1});
     // A late device works while the host waits, so it has not waited in this step.
     BOOST_TEST(fixture.norms.queued == step * 2 * norms);
     BOOST_TEST(fixture.norms.done == (step - 1) * 2 * norms);

@@ -1,6 +1,6 @@
 #include "../../../src/engine/gpu/device_engine.hpp"
+#include "engine/copying_exchange.hpp"
 #include "engine/gpu/host_device.hpp"
-#include "engine/gpu/silent_observer.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
@@ -23,8 +23,6 @@ namespace {
 /// The exchange of an engine that holds all units, so that the engine calls only `await`.
 class Exchange final : public UnitExchange {
  public:
-  void start_gather(std::size_t, std::span<std::byte>) override {}
-  void await_gather(std::size_t) override {}
   void start_reduction(std::size_t, std::span<const float>) override {}
   void await_reduction(std::size_t) override {}
   void progress() override {}
@@ -191,23 +189,6 @@ struct Network {
   }
 };
 
-/// Copies gradients as soon as they are reported as final.
-class CopyingObserver final : public BackwardObserver {
- public:
-  explicit CopyingObserver(const Network& network) : network_(network) {}
-  void gradients_ready(std::size_t filled) override {
-    const std::vector<float> now = network_.gradients();
-    copy.insert(copy.end(), now.begin() + static_cast<std::ptrdiff_t>(copy.size()),
-                now.begin() + static_cast<std::ptrdiff_t>(filled));
-    told.push_back(filled);
-  }
-  std::vector<float> copy;
-  std::vector<std::size_t> told;
-
- private:
-  const Network& network_;
-};
-
 Graph small_model(const char* name, std::int64_t side) {
   return make_model(
       name, {.image = {.channels = 3, .height = side, .width = side}, .classes = 5, .width = 8});
@@ -219,55 +200,50 @@ constexpr std::string_view conversion = "weight gradients in fp32";
 
 namespace {
 
-/// Backward's steps, and what each reported as filled.
-struct Reports {
-  std::vector<std::string> steps;
-  std::vector<std::size_t> told;
-
-  Reports(Network& network, const std::vector<std::size_t>& bucket_ends) {
-    const auto program = network.compile(bucket_ends);
-    const auto times = program->time_steps(network.batch());
-    for (auto step = std::ranges::find(times, "gradient of the loss", &StepTime::name);
-         step != times.end(); ++step) {
-      steps.push_back(step->name);
-    }
-    program->forward(network.batch());
-    CopyingObserver observer(network);
-    program->backward({}, observer);
-    told = std::move(observer.told);
-    BOOST_TEST_REQUIRE(told.size() == steps.size());
+/// Names of steps.
+class Names final : public StepTimer {
+ public:
+  [[nodiscard]] bool wants() const noexcept override { return true; }
+  void took(std::string_view step, std::int64_t /*begin*/, std::int64_t /*end*/) override {
+    names.emplace_back(step);
   }
-  /// The first step that reports gradients in [0, end) as final.
-  [[nodiscard]] std::size_t step_at(std::size_t end) const {
-    return static_cast<std::size_t>(std::ranges::lower_bound(told, end) - told.begin());
-  }
+  std::vector<std::string> names;
 };
+
+/// Of backward, with the starts of its reductions.
+std::vector<std::string> steps_of_backward(Network& network, std::size_t tensors_in_a_bucket) {
+  static Names timer;  // outlives the engines
+  network.engine->set_step_timer(timer);
+  timer.names.clear();
+  CopyingExchange exchange(*network.engine, tensors_in_a_bucket);
+  const auto program = exchange.compile_training(2);
+  program->forward(network.batch());
+  program->backward({.reduces = true});
+  network.engine->report_steps();
+  BOOST_TEST(exchange.started_all());
+  timer.names.erase(timer.names.begin(), std::ranges::find(timer.names, "gradient of the loss"));
+  return timer.names;
+}
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_weight_gradients_of_a_bucket_are_converted_at_its_end) {
   Network network(small_model("mini-resnet", 16));
   Network plain(small_model("mini-resnet", 16), {.precision = Precision::fp32});
-  const Reports expected(plain, {});
   // Buckets end after weights as well as after vectors.
   for (const std::size_t stride : {1, 5, 9, 1000}) {
-    const std::vector<std::size_t> ends = network.ends(stride);
-    const std::vector<std::size_t> plain_ends = plain.ends(stride);
-    const Reports found(network, ends);
+    const std::vector<std::string> found = steps_of_backward(network, stride);
 
     std::vector<std::string> others;
-    std::ranges::remove_copy(found.steps, std::back_inserter(others), conversion);
-    BOOST_TEST((others == expected.steps));
-    std::vector<std::size_t> at_ends;
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      std::size_t step = found.step_at(ends[i]);
-      at_ends.push_back(step);
-      if (found.steps[step] == conversion) --step;
-      BOOST_TEST(found.steps[step] == expected.steps[expected.step_at(plain_ends[i])]);
-    }
-    for (std::size_t i = 0; i < found.steps.size(); ++i) {
-      if (found.steps[i] != conversion) continue;
-      BOOST_TEST(std::ranges::count(at_ends, i) > 0, "step " << i << " converts amid a bucket");
+    std::ranges::remove_copy(found, std::back_inserter(others), conversion);
+    BOOST_TEST((others == steps_of_backward(plain, stride)));
+    BOOST_TEST(std::ranges::count(found, conversion) > 0);
+    // Between it and the reduction, at most the rest of the op that completes the bucket.
+    for (auto step = found.begin(); step != found.end(); ++step) {
+      if (*step != conversion) continue;
+      const auto start = std::find(step, found.end(), "start of a reduction");
+      BOOST_TEST((start - step <= 2));
+      BOOST_TEST((start != found.end()));
     }
   }
 }
@@ -308,15 +284,15 @@ BOOST_AUTO_TEST_CASE(buckets_do_not_change_the_bits_of_gradients) {
     Network network(std::move(graph), {.when = HostWork::late, .records = c.records});
     // Of one and of two micro-steps, repeated so that recordings are made and replayed.
     const auto run = [&](std::size_t tensors_in_a_bucket) {
-      const auto program = network.compile(network.ends(tensors_in_a_bucket));
+      CopyingExchange exchange(*network.engine, tensors_in_a_bucket);
+      const auto program = exchange.compile_training(2);
       std::vector<std::vector<float>> found;
       for (int repeat = 0; repeat < 3; ++repeat) {
         for (const bool accumulate : {false, true}) {
           program->forward(network.batch());
-          CopyingObserver observer(network);
-          program->backward({.loss_scale = 8, .accumulate = accumulate}, observer);
+          program->backward({.loss_scale = 8, .accumulate = accumulate, .reduces = true});
           found.push_back(network.gradients());
-          BOOST_TEST((observer.copy == found.back()));
+          BOOST_TEST((exchange.copy == found.back()));
         }
       }
       return found;
@@ -358,13 +334,12 @@ namespace {
 /// scale. `reads` waits for the first, so no queued backward could take the second's scale.
 std::vector<std::vector<float>> gradients_by_scale(Network& network, bool reads) {
   const auto program = network.compile(network.ends(3));
-  SilentObserver observer;
   std::vector<std::vector<float>> found;
   for (const float scale : {8.0F, 8.0F, 4.0F, 4.0F, 0.25F, 8.0F}) {
     program->forward(network.batch());
-    program->backward({.loss_scale = scale, .accumulate = false}, observer);
+    program->backward({.loss_scale = scale, .accumulate = false});
     if (reads) (void)network.gradients();
-    program->backward({.loss_scale = 3 * scale, .accumulate = true}, observer);
+    program->backward({.loss_scale = 3 * scale, .accumulate = true});
     found.push_back(network.gradients());
   }
   return found;

@@ -91,9 +91,6 @@ std::vector<float> trained(const Graph& graph, const DeviceEngineOptions& option
     const auto place = static_cast<ParameterId>(id);
     engine->from_plain(plain, place, engine->layout().view_of(place).in(std::span(parameters)));
   }
-  struct Observer final : BackwardObserver {
-    void gradients_ready(std::size_t) override {}
-  } observer;
   std::vector<float> result;
   const auto keep = [&result](const auto& values) {
     result.insert(result.end(), values.begin(), values.end());
@@ -105,7 +102,7 @@ std::vector<float> trained(const Graph& graph, const DeviceEngineOptions& option
     for (const bool accumulate : {false, true}) {
       program->forward(images.batch());
       result.push_back(static_cast<float>(program->metrics().loss));
-      program->backward({.loss_scale = 0.125F, .accumulate = accumulate}, observer);
+      program->backward({.loss_scale = 0.125F, .accumulate = accumulate});
     }
     engine->memory().read(engine->gradients().first(gradients.size()), gradients);
     keep(gradients);

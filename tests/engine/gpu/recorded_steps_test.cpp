@@ -27,21 +27,17 @@ struct Seen {
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 
-class StoringObserver final : public BackwardObserver {
+/// Counts the calls that let collectives progress.
+class CountingExchange final : public UnitExchange {
  public:
-  explicit StoringObserver(std::vector<std::size_t> boundaries)
-      : boundaries_(std::move(boundaries)) {}
-  void gradients_ready(std::size_t filled) override { told.push_back(filled); }
-  [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
-    return boundaries_;
-  }
-  std::vector<std::size_t> told;
-
- private:
-  std::vector<std::size_t> boundaries_;
+  void start_reduction(std::size_t, std::span<const float>) override {}
+  void await_reduction(std::size_t) override {}
+  void progress() override { ++calls; }
+  void await(FunctionRef<bool()>) override {}
+  int calls = 0;
 };
 
-/// Five steps, some of which fill the arena.
+/// Five steps.
 struct Fixture {
   std::unique_ptr<Device> device = make_host_device();
   std::vector<Seen> seen;
@@ -49,31 +45,27 @@ struct Fixture {
   std::vector<std::size_t> offsets;
 
   Fixture() {
-    const std::size_t filled[] = {0, 10, 10, 30, 40};
     for (int i = 0; i < 5; ++i) {
-      steps.push_back({.name = "step",
-                       .run =
-                           [this, i](const LaunchContext& context) {
-                             const Seen arguments{i, context.samples, context.accumulate};
-                             run_in(context.stream(), [=, this] { seen.push_back(arguments); });
-                           },
-                       .filled = filled[i]});
+      steps.push_back({.name = "step", .run = [this, i](const LaunchContext& context) {
+                         const Seen arguments{i, context.samples, context.accumulate};
+                         run_in(context.stream(), [=, this] { seen.push_back(arguments); });
+                       }});
     }
   }
-  LaunchContext launch_context(std::int64_t samples, bool accumulate) {
+  LaunchContext launch_context(std::int64_t samples, bool accumulate, bool reduces = false) {
     return {.device = *device,
             .base = nullptr,
             .offsets = offsets,
             .labels = {},
             .stored = nullptr,
             .samples = samples,
-            .accumulate = accumulate};
+            .accumulate = accumulate,
+            .reduces = reduces};
   }
   /// Runs all steps once and returns the arguments they ran with.
-  std::vector<Seen> run(RecordedSteps& recorded, std::int64_t samples, bool accumulate,
-                        BackwardObserver* observer = nullptr) {
+  std::vector<Seen> run(RecordedSteps& recorded, std::int64_t samples, bool accumulate) {
     seen.clear();
-    recorded.run(launch_context(samples, accumulate), observer);
+    recorded.run(launch_context(samples, accumulate), nullptr);
     return seen;
   }
 };
@@ -83,8 +75,6 @@ std::vector<Seen> all_with(std::int64_t samples, bool accumulate) {
   for (int i = 0; i < 5; ++i) result.push_back({i, samples, accumulate});
   return result;
 }
-
-using Told = std::vector<std::size_t>;
 
 }  // namespace
 
@@ -130,34 +120,27 @@ BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_observer_is_notified_at_its_boundaries) {
-  Fixture fixture;
-  RecordedSteps recorded(*fixture.device, fixture.steps, true);
-  const auto told_by = [&](std::vector<std::size_t> boundaries) {
-    StoringObserver observer(std::move(boundaries));
-    (void)fixture.run(recorded, 1, false, &observer);
-    return observer.told;
-  };
+BOOST_AUTO_TEST_CASE(the_reductions_of_the_last_micro_step_run_between_recordings) {
+  for (const bool records : {true, false}) {
+    Fixture fixture;
+    for (const std::size_t i : {1, 3}) {
+      fixture.steps[i].collective = true;
+      fixture.steps[i].in_last_micro_step = true;
+    }
+    RecordedSteps recorded(*fixture.device, fixture.steps, records);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      for (const bool reduces : {false, true}) {
+        CountingExchange exchange;
+        fixture.seen.clear();
+        recorded.run(fixture.launch_context(1, false, reduces), &exchange);
 
-  BOOST_TEST((told_by({10, 30}) == Told{0, 10, 10, 30, 40}));  // not recorded yet: one by one
-  BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));
-  BOOST_TEST((told_by({5, 8, 29}) == Told{0, 10, 10, 30, 40}));
-  BOOST_TEST((told_by({5, 8, 29}) == Told{10, 30, 40}));
-  BOOST_TEST((told_by({40}) == Told{0, 10, 10, 30, 40}));
-  BOOST_TEST((told_by({40}) == Told{40}));
-  BOOST_TEST((told_by({}) == Told{0, 10, 10, 30, 40}));
-  BOOST_TEST((told_by({}) == Told{40}));
-  BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));  // its recording is still kept
-}
-
-BOOST_AUTO_TEST_CASE(without_recording_an_observer_is_notified_at_each_step) {
-  Fixture fixture;
-  RecordedSteps recorded(*fixture.device, fixture.steps, false);
-
-  for (int repeat = 0; repeat < 3; ++repeat) {
-    StoringObserver observer({40});
-    BOOST_TEST((fixture.run(recorded, 1, true, &observer) == all_with(1, true)));
-    BOOST_TEST((observer.told == Told{0, 10, 10, 30, 40}));
+        std::vector<Seen> expected = all_with(1, false);
+        if (!reduces) std::erase_if(expected, [](const Seen& seen) { return seen.step % 2 == 1; });
+        BOOST_TEST((fixture.seen == expected));
+        const bool replays = records && repeat > 0;
+        BOOST_TEST(exchange.calls == (reduces ? 5 : replays ? 1 : 3));
+      }
+    }
   }
 }
 
@@ -198,14 +181,14 @@ BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
   DeviceTimeline timeline;
   BOOST_TEST(!timeline.wants());
   timeline.set_timer(timer);
-  StoringObserver observer({10, 30});
+  CountingExchange exchange;
   std::array<std::int64_t, 5> shortest;  // of all rounds, because a step may lose its core in one
   shortest.fill(std::numeric_limits<std::int64_t>::max());
   for (int round = 0; round < 3; ++round) {
     timer.told.clear();
-    observer.told.clear();
+    exchange.calls = 0;
     const std::int64_t before = clock_now();
-    recorded.run(fixture.launch_context(1, false), &observer, {.timeline = &timeline});
+    recorded.run(fixture.launch_context(1, false), &exchange, {.timeline = &timeline});
     BOOST_TEST(timer.told.empty());  // nothing is reported before the device is done
     timeline.report(*fixture.device);
     const std::int64_t after = clock_now();
@@ -220,7 +203,7 @@ BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
       last = told.end;
     }
     BOOST_TEST(last <= after);
-    BOOST_TEST((observer.told == std::vector<std::size_t>{0, 10, 10, 30, 40}));
+    BOOST_TEST(exchange.calls == 5);
   }
   for (std::size_t i = 0; i < 5; ++i) BOOST_TEST((shortest[i] >= 20'000'000) == (i == 3));
   timer.told.clear();
