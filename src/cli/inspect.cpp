@@ -92,7 +92,7 @@ OptionTable<InspectArguments> inspect_options() {
            "times; gpu: predict a step's kernels")
       .add(&InspectArguments::gpu, "gpu", "with --engine gpu: a100, h100, h200 or b200")
       .add(&InspectArguments::step, "step",
-           "list the ops of a rank's micro-step: what each reads, writes and sends (with "
+           "list the ops of a rank's step: what each reads, writes and sends (with "
            "--ranks, --shard, --batch-size, --precision)")
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},

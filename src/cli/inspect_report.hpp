@@ -42,7 +42,7 @@ struct MemoryQuestion {
 /// shard_group). Activations and gathered units are those of the CPU engine.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
-/// The list of ops of one rank's micro-step, with the configuration's collectives. Error(usage) if
+/// The list of ops of one rank's step, with the configuration's collectives. Error(usage) if
 /// CPUs do not compute in its precision.
 [[nodiscard]] Report inspect_step(const Graph& graph, const Config& config, int ranks);
 

@@ -2,33 +2,51 @@
 #include "option_groups.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <array>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 namespace {
 
 /// "0.1; adam, adamw, lamb: 0.001": the default, and that of optimizers with another one.
 std::string defaults_of(double Config::*member) {
-  constexpr std::array kinds{"sgd", "adam", "adamw", "lars", "lamb"};
   const double usual = Config().*member;
   std::string text = fmt::format("{}", usual);
   double last = usual;
-  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+  for (std::size_t kind = 0; kind < optimizer_traits.size(); ++kind) {
+    const char* const name = optimizer_traits[kind].name;
     const double value = default_config(static_cast<OptimizerKind>(kind)).*member;
     if (value == usual) continue;
-    text += value == last ? fmt::format(", {}", kinds[kind])
-                          : fmt::format("; {} for {}", value, kinds[kind]);
+    text += value == last ? fmt::format(", {}", name) : fmt::format("; {} for {}", value, name);
     last = value;
   }
   return text;
 }
 
+}  // namespace
+
+std::vector<std::string> optimizers(bool OptimizerTraits::*trait) {
+  std::vector<std::string> names;
+  for (const OptimizerTraits& each : optimizer_traits) {
+    if (trait == nullptr || each.*trait) names.emplace_back(each.name);
+  }
+  return names;
+}
+
+namespace {
+
+/// "adam, adamw and lamb": the optimizers with a trait.
+std::string listed(bool OptimizerTraits::*trait) {
+  const std::vector<std::string> names = optimizers(trait);
+  return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
 // NOLINTNEXTLINE(readability-function-size): a table
 void add_optimizer_options(OptionTable<Config>& t) {
   t.group("Optimizer")
-      .add(&Config::optimizer, "optimizer", "update rule",
-           {.choices = {"sgd", "adam", "adamw", "lars", "lamb"}})
+      .add(&Config::optimizer, "optimizer", "update rule", {.choices = optimizers()})
       .add(&Config::lr, "lr", "learning rate after warm-up",
            {.min = 0, .defaults = defaults_of(&Config::lr)})
       .add(&Config::lr_base_batch, "lr-base-batch",
@@ -58,14 +76,17 @@ void add_optimizer_options(OptionTable<Config>& t) {
       .add(&Config::momentum, "momentum", "momentum of sgd and lars",
            {.min = 0, .max = 0.999999999})
       .add(&Config::nesterov, "nesterov", "Nesterov momentum, for sgd only")
-      .add(&Config::beta1, "beta1", "decay of the first moment of adam, adamw and lamb",
+      .add(&Config::beta1, "beta1",
+           "decay of the first moment of " + listed(&OptimizerTraits::has_betas),
            {.min = 0, .max = 0.999999999})
-      .add(&Config::beta2, "beta2", "decay of the second moment of adam, adamw and lamb",
-           {.min = 0, .max = 0.999999999})
-      .add(&Config::eps, "eps", "added to the divisor of adam, adamw and lamb",
+      .add(&Config::beta2, "beta2",
+           "decay of the second moment of " + listed(&OptimizerTraits::has_betas),
+           {.min = 0, .max = 0.999999999, .defaults = defaults_of(&Config::beta2)})
+      .add(&Config::eps, "eps", "added to the divisor of " + listed(&OptimizerTraits::has_moments),
            {.min = 0, .above_min = true, .defaults = defaults_of(&Config::eps)})
       .add(&Config::weight_decay, "weight-decay",
-           "decay of weights: an L2 penalty for sgd, adam and lars, decoupled for adamw and lamb",
+           "decay of weights: an L2 penalty, but decoupled for " +
+               listed(&OptimizerTraits::decouples_decay),
            {.min = 0, .defaults = defaults_of(&Config::weight_decay)})
       .add(&Config::decay_norm_and_bias, "decay-norm-and-bias",
            "apply --weight-decay to norm and bias parameters too")

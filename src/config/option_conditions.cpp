@@ -3,6 +3,7 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
 
@@ -47,7 +48,8 @@ const std::vector<ConditionalOptions>& conditional_options() {
   static const std::vector<ConditionalOptions> all{
       {{"momentum"}, {{"optimizer", {"sgd", "lars"}}}},
       {{"nesterov"}, {{"optimizer", {"sgd"}}}},
-      {{"beta1", "beta2", "eps"}, {{"optimizer", {"adam", "adamw", "lamb"}}}},
+      {{"beta1", "beta2"}, {{"optimizer", optimizers(&OptimizerTraits::has_betas)}}},
+      {{"eps"}, {{"optimizer", optimizers(&OptimizerTraits::has_moments)}}},
       {{"trust-coefficient"}, {{"optimizer", {"lars"}}}},
       {{"decay-norm-and-bias"}, {{"weight-decay"}}},
       {{"milestones", "lr-gamma"}, {{"lr-schedule", {"step"}}}},

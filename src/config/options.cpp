@@ -87,7 +87,7 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
   command.given = in_file;
   command.given.insert(on_line.begin(), on_line.end());
   const Config defaults = default_config(command.config.optimizer);
-  for (const char* name : {"lr", "weight-decay", "eps", "clip-grad-norm"}) {
+  for (const char* name : {"lr", "weight-decay", "beta2", "eps", "clip-grad-norm"}) {
     if (command.given.contains(name)) continue;
     table.set(command.config, {name, table.get(defaults, name)});
   }
@@ -99,14 +99,12 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
 Config default_config(OptimizerKind optimizer) {
   Config config;
   config.optimizer = optimizer;
-  if (has_moments(optimizer)) {
-    config.lr = 1e-3;
-    config.weight_decay = optimizer == OptimizerKind::adam ? 0 : 0.01;
-  }
-  if (optimizer == OptimizerKind::lamb) {
-    config.eps = 1e-6;
-    config.clip_grad_norm = 1;
-  }
+  const OptimizerTraits& traits = traits_of(optimizer);
+  config.lr = traits.lr;
+  config.weight_decay = traits.weight_decay;
+  config.beta2 = traits.beta2;
+  config.eps = traits.eps;
+  config.clip_grad_norm = traits.clip_grad_norm;
   return config;
 }
 

@@ -18,9 +18,8 @@ std::vector<std::string> unlikely_values(const Config& config, std::int64_t glob
                                                 : 1;
   const double lr = config.lr * scale;
   // LARS and LAMB scale each layer's step to its weights, so their rates are larger.
-  const double largest = is_any_of(OptimizerKind::adam, OptimizerKind::adamw) ? 0.5
-                         : is_any_of(OptimizerKind::sgd)                      ? 20
-                                                                              : 100;
+  const OptimizerTraits& traits = traits_of(config.optimizer);
+  const double largest = traits.has_trust_ratio ? 100 : traits.has_betas ? 0.5 : 20;
   if (lr > largest) {
     warnings.push_back(fmt::format(
         "the learning rate is {:.6g} (--lr {}{}; with --optimizer {}, rates above {} diverge); is "

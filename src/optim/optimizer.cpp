@@ -1,7 +1,6 @@
 #include "lockstep/optim/optimizer.hpp"
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/core/error.hpp"
 #include "optimizers.hpp"
 
 #include <utility>
@@ -13,17 +12,16 @@ double Optimizer::squared_norm(std::span<const float> gradients) {
 }
 
 std::size_t slot_count(const Config& config) noexcept {
-  return (has_moments(config.optimizer) ? 2U : 1U) + (config.ema_decay > 0 ? 1U : 0U);
+  return (traits_of(config.optimizer).has_moments ? 2U : 1U) + (config.ema_decay > 0 ? 1U : 0U);
 }
 
 namespace {
 
 std::unique_ptr<Optimizer> make_update_rule(const Config& config, const ArenaLayout& layout,
                                             const SumOverRanks& sum_norms) {
-  if (has_moments(config.optimizer)) return make_adam(config, layout, sum_norms);
+  if (traits_of(config.optimizer).has_moments) return make_adam(config, layout, sum_norms);
   if (config.optimizer == OptimizerKind::lars) return make_lars(config, layout, sum_norms);
-  if (config.optimizer == OptimizerKind::sgd) return make_sgd(config, layout);
-  fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
+  return make_momentum(config, layout);
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
 #pragma once
 
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/optim/update_rules.hpp"
 
 namespace lockstep {
 
 // `sum_norms`: as of make_optimizer().
 
-/// v = momentum * v + (g + decay * w); w -= lr * v, or lr * (g + decay * w + momentum * v) with
-/// Nesterov. As torch.optim.SGD without dampening; v starts at zero, which equals its first step.
-[[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const Config& config, const ArenaLayout& layout);
+/// Of a rule that keeps one value (update_rules.hpp).
+[[nodiscard]] std::unique_ptr<Optimizer> make_momentum(const Config& config,
+                                                       const ArenaLayout& layout);
+[[nodiscard]] MomentumOptions momentum_options(const Config& config);
 
 /// m, v: running means of g and g^2; w -= lr * m_hat / (sqrt(v_hat) + eps). As torch.optim.Adam and
 /// AdamW: Adam adds decay * w to g, AdamW multiplies w by 1 - lr * decay.

@@ -1,24 +1,30 @@
 #include "lockstep/config/config.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/optim/update_rules.hpp"
 #include "optimizers.hpp"
 #include "segments.hpp"
 
 #include <array>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace lockstep {
 namespace {
 
-class Sgd final : public Optimizer {
+/// An optimizer of a rule that keeps one value.
+template <typename Rule>
+class Momentum final : public Optimizer {
  public:
-  Sgd(const Config& config, const ArenaLayout& layout)
+  Momentum(const Config& config, const ArenaLayout& layout)
       : segments_(make_segments(layout, config.weight_decay, config.decay_norm_and_bias)),
-        velocity_(layout.size()),
-        momentum_(static_cast<float>(config.momentum)),
-        nesterov_(config.nesterov) {}
+        values_(layout.size()),
+        name_(traits_of(config.optimizer).name),
+        rule_(Rule::of(momentum_options(config))) {}
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "sgd"; }
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const std::string> slot_names() const noexcept override { return names_; }
-  [[nodiscard]] std::span<float> slot(std::size_t) noexcept override { return velocity_.span(); }
+  [[nodiscard]] std::span<float> slot(std::size_t) noexcept override { return values_.span(); }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
 
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
@@ -27,29 +33,40 @@ class Sgd final : public Optimizer {
       if (segment.is_frozen()) continue;
       float* const w = parameters.data();
       const float* const g = gradients.data();
-      float* const v = velocity_.data();
-      const SgdRule rule{.lr = static_cast<float>(options.lr * segment.lr_scale),
-                         .weight_decay = segment.weight_decay,
-                         .momentum = momentum_,
-                         .gradient_scale = options.gradient_scale,
-                         .nesterov = nesterov_};
-#pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
+      float* const v = values_.data();
+      Rule rule = rule_;
+      rule.lr = static_cast<float>(options.lr * segment.lr_scale);
+      rule.weight_decay = segment.weight_decay;
+      rule.gradient_scale = options.gradient_scale;
+#pragma omp parallel for simd schedule(static) firstprivate(rule) if (parallel : segment.is_large())
       for (std::size_t i = segment.begin; i < segment.end; ++i) rule(g[i], w[i], v[i]);
     }
   }
 
  private:
   std::vector<Segment> segments_;
-  AlignedBuffer<float> velocity_;
-  std::array<std::string, 1> names_{"momentum_buffer"};
-  float momentum_;
-  bool nesterov_;
+  AlignedBuffer<float> values_;
+  std::array<std::string, 1> names_{Rule::slot_name};
+  std::string_view name_;
+  Rule rule_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd(const Config& config, const ArenaLayout& layout) {
-  return std::make_unique<Sgd>(config, layout);
+MomentumOptions momentum_options(const Config& config) {
+  return {.momentum = static_cast<float>(config.momentum),
+          .nesterov = config.nesterov,
+          .beta1 = config.beta1,
+          .beta2 = config.beta2};
+}
+
+std::unique_ptr<Optimizer> make_momentum(const Config& config, const ArenaLayout& layout) {
+  switch (config.optimizer) {
+    case OptimizerKind::sgd:
+      return std::make_unique<Momentum<SgdRule>>(config, layout);
+    default:
+      fail(ExitStatus::internal, "optimizer {} is unknown", traits_of(config.optimizer).name);
+  }
 }
 
 }  // namespace lockstep

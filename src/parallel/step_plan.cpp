@@ -220,7 +220,7 @@ ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks
                     .has_replicas = sharded && ranks > result.shard_group,
                     .decides = config.clip_grad_norm > 0 || config.accumulate > 1 ||
                                config.precision == Precision::fp16 ||
-                               has_trust_ratio(config.optimizer),
+                               traits_of(config.optimizer).has_trust_ratio,
                     .gathers = sharded && options.holds_parameters};
   if (end.tail_joins_last) units.ends.pop_back();
   units.gathers = gathers_in_passes(config);

@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_replicated_para
             .global_batch = 12,
             .optimizer = optimizer,
             // Adam's first steps follow the signs of gradients, which rounding may flip.
-            .lr = has_moments(optimizer) ? 1e-5 : 0.01,
+            .lr = traits_of(optimizer).has_moments ? 1e-5 : 0.01,
             .precision = precision,
             .device = device};
         if (precision == Precision::fp16) options.loss_scale = LossScale{.scale = 256};

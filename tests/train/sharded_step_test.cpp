@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(each_mode_matches_replicated_training_with_each_optimizer) 
          {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
           OptimizerKind::lamb}) {
       // Adam's first steps follow the signs of gradients, which rounding may flip.
-      const bool by_sign = has_moments(optimizer);
+      const bool by_sign = traits_of(optimizer).has_moments;
       check_as_replicated(
           {.model = "mlp", .global_batch = 30, .optimizer = optimizer, .lr = by_sign ? 1e-5 : 0.05},
           mode, 5, by_sign ? 1e-3 : rounding);

@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(the_device_engine_trains_like_the_cpu_engine) {
        {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     for (const int accumulate : {1, 2}) {
       // Adam's first steps follow the signs of gradients, which rounding may flip.
-      const double lr = has_moments(optimizer) ? 1e-4 : 0.05;
+      const double lr = traits_of(optimizer).has_moments ? 1e-4 : 0.05;
       Rig cpu(*world,
               {.global_batch = 30, .accumulate = accumulate, .optimizer = optimizer, .lr = lr});
       Rig device(*world, {.global_batch = 30,

@@ -98,9 +98,9 @@ class OptionTable final {
 
   /// The same; `spec` is what else there is to say than name and help.
   template <typename T, typename Owner>
-  OptionTable& add(T Owner::*member, const char* name, const char* help, OptionSpec spec = {}) {
+  OptionTable& add(T Owner::*member, const char* name, std::string help, OptionSpec spec = {}) {
     spec.name = name;
-    spec.help = help;
+    spec.help = std::move(help);
     return add(member, spec);
   }
 

@@ -21,13 +21,43 @@ enum class Interpolation { nearest, bilinear };
 /// Filter of images that are resized; `random`: one of the others for each training image.
 enum class ResizeFilter { bilinear, bicubic, random };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
-/// Whether it is one of Adam's family, which keeps two moments of each value.
-[[nodiscard]] constexpr bool has_moments(OptimizerKind kind) noexcept {
-  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
-}
-/// Whether an update depends on norms of whole tensors.
-[[nodiscard]] constexpr bool has_trust_ratio(OptimizerKind kind) noexcept {
-  return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
+/// An optimizer, but for its formula (`optim`), and its defaults: those of PyTorch, or of timm.
+struct OptimizerTraits {
+  const char* name;
+  bool has_betas = false;        ///< --beta1 and --beta2
+  bool has_moments = false;      ///< keeps two moments of each value, and divides by --eps
+  bool has_trust_ratio = false;  ///< an update depends on norms of whole tensors
+  bool decouples_decay = false;  ///< --weight-decay shrinks the weights, else it is an L2 penalty
+  double lr = 0.1;
+  double weight_decay = 1e-4;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double clip_grad_norm = 0;
+};
+/// By kind.
+inline constexpr std::array optimizer_traits{
+    OptimizerTraits{.name = "sgd"},
+    OptimizerTraits{
+        .name = "adam", .has_betas = true, .has_moments = true, .lr = 1e-3, .weight_decay = 0},
+    OptimizerTraits{.name = "adamw",
+                    .has_betas = true,
+                    .has_moments = true,
+                    .decouples_decay = true,
+                    .lr = 1e-3,
+                    .weight_decay = 0.01},
+    OptimizerTraits{.name = "lars", .has_trust_ratio = true},
+    OptimizerTraits{.name = "lamb",
+                    .has_betas = true,
+                    .has_moments = true,
+                    .has_trust_ratio = true,
+                    .decouples_decay = true,
+                    .lr = 1e-3,
+                    .weight_decay = 0.01,
+                    .eps = 1e-6,
+                    .clip_grad_norm = 1},
+};
+[[nodiscard]] constexpr const OptimizerTraits& traits_of(OptimizerKind kind) noexcept {
+  return optimizer_traits[static_cast<std::size_t>(kind)];
 }
 enum class LrSchedule { constant, step, cosine, polynomial };
 /// When the learning rate changes: each step, or at the start of each epoch.

@@ -9,13 +9,29 @@
 /// The update formulas of all optimizers for one value, for CPUs and devices.
 namespace lockstep {
 
-/// As torch.optim.SGD without dampening.
+/// Of an optimizer that keeps one value beside each parameter, at any tensor.
+struct MomentumOptions {
+  float momentum = 0;
+  bool nesterov = false;
+  double beta1 = 0;
+  double beta2 = 0;
+};
+
+// Rules of such optimizers. `lr`, `weight_decay` and `gradient_scale` are set for each tensor.
+
+/// As torch.optim.SGD without dampening: v = momentum * v + (g + decay * w); w -= lr * v, or
+/// lr * (g + decay * w + momentum * v) with Nesterov. v starts at zero, which equals its first
+/// step.
 struct SgdRule {
-  float lr;
-  float weight_decay;
-  float momentum;
-  float gradient_scale;
-  bool nesterov;
+  static constexpr const char* slot_name = "momentum_buffer";
+  static SgdRule of(const MomentumOptions& options) {
+    return {.momentum = options.momentum, .nesterov = options.nesterov};
+  }
+  float lr = 0;
+  float weight_decay = 0;
+  float momentum = 0;
+  float gradient_scale = 1;
+  bool nesterov = false;
   LOCKSTEP_HOST_DEVICE void operator()(float g, float& w, float& v) const {
     const float d = gradient_scale * g + weight_decay * w;
     v = momentum * v + d;
@@ -23,12 +39,12 @@ struct SgdRule {
   }
 };
 
-/// `lr` is per tensor: the learning rate times the trust ratio.
+/// `lr` is the learning rate times the trust ratio.
 struct LarsRule {
-  float lr;
-  float weight_decay;
-  float momentum;
-  float gradient_scale;
+  float lr = 0;
+  float weight_decay = 0;
+  float momentum = 0;
+  float gradient_scale = 1;
   LOCKSTEP_HOST_DEVICE void operator()(float g, float& w, float& v) const {
     v = momentum * v + lr * (gradient_scale * g + weight_decay * w);
     w -= v;

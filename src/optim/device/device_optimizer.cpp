@@ -1,8 +1,8 @@
 #include "device_optimizer.hpp"
 
+#include "../optimizers.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/optim/update_rules.hpp"
 #include "lockstep/optim/weight_average.hpp"
 #include "tensor_table.hpp"
 
@@ -10,6 +10,7 @@
 #include <cassert>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::gpu {
@@ -74,20 +75,23 @@ class DeviceOptimizer : public Optimizer {
   std::vector<DeviceArray<float>> slots_;
 };
 
-class DeviceSgd final : public DeviceOptimizer {
+template <typename Rule>
+class DeviceMomentum final : public DeviceOptimizer {
  public:
-  DeviceSgd(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
-      : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"}),
-        options_{.momentum = static_cast<float>(config.momentum), .nesterov = config.nesterov} {}
+  DeviceMomentum(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
+      : DeviceOptimizer(std::move(device), config, layout, {Rule::slot_name}),
+        name_(traits_of(config.optimizer).name),
+        rule_(Rule::of(momentum_options(config))) {}
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "sgd"; }
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
 
  private:
   void queue_update(const UpdateRange& range, const UpdateOptions& /*options*/) override {
-    sgd_update(device().stream(), range, options_, slot(0).data());
+    momentum_update(device().stream(), range, rule_, slot(0).data());
   }
 
-  SgdUpdate options_;
+  std::string_view name_;
+  Rule rule_;
 };
 
 AdamUpdate adam_options(const Config& config) {
@@ -230,7 +234,7 @@ class DeviceLars final : public DeviceLayerwise {
              SumOverRanks sum_norms)
       : DeviceLayerwise(std::move(device), config, layout, {"momentum_buffer"},
                         std::move(sum_norms)),
-        momentum_(static_cast<float>(config.momentum)),
+        rule_{.momentum = static_cast<float>(config.momentum)},
         trust_(config.trust_coefficient) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
@@ -249,10 +253,10 @@ class DeviceLars final : public DeviceLayerwise {
                        static_cast<double>(segment.weight_decay));
   }
   void queue_update(const UpdateRange& range, const UpdateOptions& /*options*/) override {
-    lars_update(device().stream(), range, momentum_, slot(0).data());
+    momentum_update(device().stream(), range, rule_, slot(0).data());
   }
 
-  float momentum_;
+  LarsRule rule_;
   double trust_;
 };
 
@@ -295,7 +299,7 @@ std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
                                                  const SumOverRanks& sum_norms) {
   switch (config.optimizer) {
     case OptimizerKind::sgd:
-      return std::make_unique<DeviceSgd>(std::move(device), config, layout);
+      return std::make_unique<DeviceMomentum<SgdRule>>(std::move(device), config, layout);
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
       return std::make_unique<DeviceAdam>(std::move(device), config, layout);

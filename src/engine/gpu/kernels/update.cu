@@ -193,21 +193,13 @@ void set_trust_ratios(Stream stream, const TrustRatios& ratios, TensorUpdate* up
   launch(stream, static_cast<std::int64_t>(ratios.tensors), SetTrustRatio{ratios, updates});
 }
 
-void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
-                float* momentum_buffer) {
-  const SgdRule rule{.lr = 0,
-                     .weight_decay = 0,
-                     .momentum = options.momentum,
-                     .gradient_scale = range.gradient_scale,
-                     .nesterov = options.nesterov};
-  launch(stream, items_of(range), MomentumUpdate<SgdRule>{range, rule, momentum_buffer});
+template <typename Rule>
+void momentum_update(Stream stream, const UpdateRange& range, Rule rule, float* values) {
+  rule.gradient_scale = range.gradient_scale;
+  launch(stream, items_of(range), MomentumUpdate<Rule>{range, rule, values});
 }
-
-void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer) {
-  const LarsRule rule{
-      .lr = 0, .weight_decay = 0, .momentum = momentum, .gradient_scale = range.gradient_scale};
-  launch(stream, items_of(range), MomentumUpdate<LarsRule>{range, rule, momentum_buffer});
-}
+template void momentum_update(Stream, const UpdateRange&, SgdRule, float*);
+template void momentum_update(Stream, const UpdateRange&, LarsRule, float*);
 
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq) {

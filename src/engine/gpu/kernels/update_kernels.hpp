@@ -49,13 +49,9 @@ struct UpdateRange {
   double lr = 1;
   const UpdateDecision* decision = nullptr;  ///< replaces gradient_scale; null: the update is made
 };
-struct SgdUpdate {
-  float momentum;
-  bool nesterov;
-};
-void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
-                float* momentum_buffer);
-void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer);
+/// By a rule of optim/update_rules.hpp that keeps one value, whose members per tensor are set here.
+template <typename Rule>
+void momentum_update(Stream stream, const UpdateRange& range, Rule rule, float* values);
 /// Each tensor's factor on the learning rate, its trust ratio, from the sums of squares of its
 /// weights and of its gradients or, `of_steps`, of its whole steps; tensors that do not adapt keep
 /// theirs.

@@ -88,9 +88,12 @@ class Kernels {
     const auto momentum = static_cast<float>(config_.momentum);
     switch (each_.kind) {
       case OptimizerKind::sgd:
-        return sgd_update(kernel_stream(), range, {momentum, config_.nesterov}, first.data());
+        return momentum_update(kernel_stream(), range,
+                               SgdRule{.momentum = momentum, .nesterov = config_.nesterov},
+                               first.data());
       case OptimizerKind::lars:
-        return lars_update(kernel_stream(), range, momentum, first.data());
+        return momentum_update(kernel_stream(), range, LarsRule{.momentum = momentum},
+                               first.data());
       case OptimizerKind::adam:
       case OptimizerKind::adamw:
       case OptimizerKind::lamb:
