@@ -77,10 +77,10 @@ void add_optimizer_options(OptionTable<Config>& t) {
            {.min = 0, .max = 0.999999999})
       .add(&Config::nesterov, "nesterov", "Nesterov momentum, for sgd only")
       .add(&Config::beta1, "beta1",
-           "decay of the first moment of " + listed(&OptimizerTraits::has_betas),
+           "beta1 in the formula of " + listed(&OptimizerTraits::has_betas),
            {.min = 0, .max = 0.999999999})
       .add(&Config::beta2, "beta2",
-           "decay of the second moment of " + listed(&OptimizerTraits::has_betas),
+           "beta2 in the formula of " + listed(&OptimizerTraits::has_betas),
            {.min = 0, .max = 0.999999999, .defaults = defaults_of(&Config::beta2)})
       .add(&Config::eps, "eps", "added to the divisor of " + listed(&OptimizerTraits::has_moments),
            {.min = 0, .above_min = true, .defaults = defaults_of(&Config::eps)})
