@@ -64,6 +64,8 @@ std::unique_ptr<Optimizer> make_momentum(const Config& config, const ArenaLayout
   switch (config.optimizer) {
     case OptimizerKind::sgd:
       return std::make_unique<Momentum<SgdRule>>(config, layout);
+    case OptimizerKind::lion:
+      return std::make_unique<Momentum<LionRule>>(config, layout);
     default:
       fail(ExitStatus::internal, "optimizer {} is unknown", traits_of(config.optimizer).name);
   }

@@ -492,6 +492,7 @@ BOOST_AUTO_TEST_CASE(defaults_follow_the_optimizer) {
   BOOST_TEST((of("adamw") == std::array{1e-3, 0.01, 1e-8, 0.0}));
   BOOST_TEST((of("lars") == std::array{0.1, 1e-4, 1e-8, 0.0}));
   BOOST_TEST((of("lamb") == std::array{1e-3, 0.01, 1e-6, 1.0}));
+  BOOST_TEST((of("lion") == std::array{1e-4, 0.0, 1e-8, 0.0}));
   BOOST_TEST((values(parse({"--optimizer", "lamb", "--eps", "1e-8", "--lr", "0.1"})) ==
               std::array{0.1, 0.01, 1e-8, 1.0}));
   const ParsedCommand from_file = with_file("optimizer=adam\nweight-decay=0.1\n", {});

@@ -160,7 +160,7 @@ def bash_completes_commands_options_and_values(folder):
     for command in commands(program):
         offered = {word.removeprefix("--no-").removeprefix("--") for word in complete(script, f"lockstep {command} --")}
         assert offered == options(program, command) | {"help"}, (command, offered ^ options(program, command))
-    assert complete(script, "lockstep train --optimizer ") == ["sgd", "adam", "adamw", "lars", "lamb"]
+    assert complete(script, "lockstep train --optimizer ") == ["sgd", "adam", "adamw", "lars", "lamb", "lion"]
     assert complete(script, "lockstep train --precision=b") == ["bf16"]
     assert complete(script, "lockstep train --precision=") == ["fp32", "tf32", "bf16", "fp16"]
     assert complete(script, "lockstep train --synthetic=t") == ["true"]

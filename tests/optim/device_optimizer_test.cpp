@@ -55,6 +55,7 @@ const std::vector<Case> cases{
     {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
     {.name = "lamb", .kind = OptimizerKind::lamb},
     {.name = "lamb, clipped", .kind = OptimizerKind::lamb, .gradient_scale = 0.25F},
+    {.name = "lion, clipped", .kind = OptimizerKind::lion, .gradient_scale = 0.25F},
 };
 
 Config config_of(const Case& each) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -132,6 +133,12 @@ class Reference {
         first_[i] = config_.momentum * first_[i] + lr * local * (g + decay * w[i]);
         w[i] -= first_[i];
         break;
+      case OptimizerKind::lion: {
+        const double c = config_.beta1 * first_[i] + (1 - config_.beta1) * g;
+        w[i] -= lr * ((c > 0) - (c < 0) + decay * w[i]);
+        first_[i] = config_.beta2 * first_[i] + (1 - config_.beta2) * g;
+        break;
+      }
       case OptimizerKind::lamb: {
         first_[i] = config_.beta1 * first_[i] + (1 - config_.beta1) * g;
         second_[i] = config_.beta2 * second_[i] + (1 - config_.beta2) * g * g;
@@ -218,6 +225,8 @@ const std::vector<Case> cases{
      .kind = OptimizerKind::lamb,
      .weight_decay = 0.5,
      .decay_norm_and_bias = true},
+    {.name = "lion", .kind = OptimizerKind::lion, .weight_decay = 0.5},
+    {.name = "lion, clipped", .kind = OptimizerKind::lion, .gradient_scale = 0.25F},
 };
 
 }  // namespace
@@ -368,7 +377,8 @@ BOOST_AUTO_TEST_CASE(slots_have_pytorchs_names_and_start_at_zero) {
         Expected{OptimizerKind::adam, "adam", {"exp_avg", "exp_avg_sq"}, false},
         Expected{OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, false},
         Expected{OptimizerKind::lars, "lars", {"momentum_buffer"}, true},
-        Expected{OptimizerKind::lamb, "lamb", {"exp_avg", "exp_avg_sq"}, true}}) {
+        Expected{OptimizerKind::lamb, "lamb", {"exp_avg", "exp_avg_sq"}, true},
+        Expected{OptimizerKind::lion, "lion", {"exp_avg"}, false}}) {
     Config config;
     config.optimizer = each.kind;
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(config, layout);
@@ -384,6 +394,21 @@ BOOST_AUTO_TEST_CASE(slots_have_pytorchs_names_and_start_at_zero) {
       BOOST_TEST(std::all_of(slot.begin(), slot.end(), [](float value) { return value == 0; }));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(lion_hides_no_gradient_that_is_not_a_number) {
+  const ArenaLayout layout = odd_layout();
+  Config config;
+  config.optimizer = OptimizerKind::lion;
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(config, layout);
+  std::vector<float> weights(layout.size(), 1.0F);
+  std::vector<float> gradients(layout.size());
+  gradients[layout.views[0].offset] = std::numeric_limits<float>::quiet_NaN();
+
+  optimizer->update(0, layout.size(), weights, gradients, {.lr = 0.1});
+
+  BOOST_TEST(std::isnan(weights[layout.views[0].offset]));
+  BOOST_TEST(weights[layout.views[0].offset + 1] == 1.0F);  // a zero has no sign
 }
 
 BOOST_AUTO_TEST_CASE(lars_uses_the_plain_rate_if_a_norm_is_zero) {

@@ -20,7 +20,7 @@ enum class AutoAugment { none, trivialaugment, randaugment };
 enum class Interpolation { nearest, bilinear };
 /// Filter of images that are resized; `random`: one of the others for each training image.
 enum class ResizeFilter { bilinear, bicubic, random };
-enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
+enum class OptimizerKind { sgd, adam, adamw, lars, lamb, lion };
 /// An optimizer, but for its formula (`optim`), and its defaults: those of PyTorch, or of timm.
 struct OptimizerTraits {
   const char* name;
@@ -55,6 +55,12 @@ inline constexpr std::array optimizer_traits{
                     .weight_decay = 0.01,
                     .eps = 1e-6,
                     .clip_grad_norm = 1},
+    OptimizerTraits{.name = "lion",
+                    .has_betas = true,
+                    .decouples_decay = true,
+                    .lr = 1e-4,
+                    .weight_decay = 0,
+                    .beta2 = 0.99},
 };
 [[nodiscard]] constexpr const OptimizerTraits& traits_of(OptimizerKind kind) noexcept {
   return optimizer_traits[static_cast<std::size_t>(kind)];

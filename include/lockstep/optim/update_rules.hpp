@@ -39,6 +39,33 @@ struct SgdRule {
   }
 };
 
+/// As timm's Lion: w -= lr * (sign(beta1 * m + (1 - beta1) * g) + decay * w); m = beta2 * m +
+/// (1 - beta2) * g. A gradient that is not a number moves its weight to NaN, as torch.sign() does.
+/// Source: X. Chen et al., "Symbolic discovery of optimization algorithms", 2023, program 1.
+struct LionRule {
+  static constexpr const char* slot_name = "exp_avg";
+  static LionRule of(const MomentumOptions& options) {
+    return {.beta1 = static_cast<float>(options.beta1),
+            .beta2 = static_cast<float>(options.beta2),
+            .rest1 = static_cast<float>(1.0 - options.beta1),
+            .rest2 = static_cast<float>(1.0 - options.beta2)};
+  }
+  float lr = 0;
+  float weight_decay = 0;
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 1;
+  float rest2 = 1;
+  float gradient_scale = 1;
+  LOCKSTEP_HOST_DEVICE void operator()(float g, float& w, float& m) const {
+    const float d = gradient_scale * g;
+    const float c = beta1 * m + rest1 * d;
+    const float sign = c > 0 ? 1.0F : c < 0 ? -1.0F : c;
+    w -= lr * (sign + weight_decay * w);
+    m = beta2 * m + rest2 * d;
+  }
+};
+
 /// `lr` is the learning rate times the trust ratio.
 struct LarsRule {
   float lr = 0;

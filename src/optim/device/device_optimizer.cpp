@@ -300,6 +300,8 @@ std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
   switch (config.optimizer) {
     case OptimizerKind::sgd:
       return std::make_unique<DeviceMomentum<SgdRule>>(std::move(device), config, layout);
+    case OptimizerKind::lion:
+      return std::make_unique<DeviceMomentum<LionRule>>(std::move(device), config, layout);
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
       return std::make_unique<DeviceAdam>(std::move(device), config, layout);

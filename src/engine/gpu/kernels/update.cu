@@ -200,6 +200,7 @@ void momentum_update(Stream stream, const UpdateRange& range, Rule rule, float* 
 }
 template void momentum_update(Stream, const UpdateRange&, SgdRule, float*);
 template void momentum_update(Stream, const UpdateRange&, LarsRule, float*);
+template void momentum_update(Stream, const UpdateRange&, LionRule, float*);
 
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq) {

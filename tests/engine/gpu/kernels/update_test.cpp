@@ -94,6 +94,10 @@ class Kernels {
       case OptimizerKind::lars:
         return momentum_update(kernel_stream(), range, LarsRule{.momentum = momentum},
                                first.data());
+      case OptimizerKind::lion:
+        return momentum_update(
+            kernel_stream(), range,
+            LionRule::of({.beta1 = config_.beta1, .beta2 = config_.beta2}), first.data());
       case OptimizerKind::adam:
       case OptimizerKind::adamw:
       case OptimizerKind::lamb:
@@ -164,6 +168,7 @@ const std::vector<Case> cases{
     {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
     {.name = "lamb", .kind = OptimizerKind::lamb},
     {.name = "lamb, clipped", .kind = OptimizerKind::lamb, .gradient_scale = 0.25F},
+    {.name = "lion", .kind = OptimizerKind::lion, .gradient_scale = 0.25F},
 };
 
 /// The bits must be the CPU's, unless products are contracted: then a few roundings of the sums'
