@@ -1,6 +1,6 @@
 #include "cpu_program.hpp"
 
-#include "lowering.hpp"
+#include "../lowering/lowering.hpp"
 
 #include <omp.h>
 #include <chrono>

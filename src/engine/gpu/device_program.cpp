@@ -1,8 +1,8 @@
 #include "device_program.hpp"
 
+#include "../lowering/lowering.hpp"
 #include "kernels/pooled_norm.hpp"
 #include "lockstep/core/error.hpp"
-#include "lowering.hpp"
 
 #include <limits>
 

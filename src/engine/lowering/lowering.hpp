@@ -34,8 +34,16 @@ struct LoweringContext {
   [[nodiscard]] const Node& node() const { return node(id); }
 };
 
-/// Lowers a step's ops in order. An engine has one overload of lower(op, context) per op of the
-/// network; a missing one is a compile error.
+/// Makes the lowering of a node with an op of type T. The op's file in the engine's `ops`
+/// instantiates it (op_lowering.hpp); without that the program does not link, and the linker names
+/// the op.
+template <typename Builder, typename T>
+struct LowerOp {
+  [[nodiscard]] static std::unique_ptr<Lowering<Builder>> make(
+      const T& op, const LoweringContext<Builder>& context);
+};
+
+/// Lowers a step's ops in order.
 template <typename Builder>
 class StepLowering final {
  public:
@@ -99,7 +107,8 @@ class StepLowering final {
       const LoweringContext<Builder> context{.graph = graph_, .id = node};
       lowered = std::visit(
           [&](const auto& op) -> std::unique_ptr<Lowering<Builder>> {
-            if constexpr (LayerOp<std::decay_t<decltype(op)>>) return lower(op, context);
+            using T = std::decay_t<decltype(op)>;
+            if constexpr (LayerOp<T>) return LowerOp<Builder, T>::make(op, context);
             return nullptr;
           },
           context.node().op);

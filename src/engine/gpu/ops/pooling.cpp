@@ -1,5 +1,5 @@
-#include "lowering.hpp"
-#include "pool_extent.hpp"
+#include "../lowering.hpp"
+#include "../pool_extent.hpp"
 
 #include <optional>
 
@@ -122,16 +122,21 @@ class GlobalAvgPoolLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const MaxPool& op, const LoweringContext& context) {
   return std::make_unique<MaxPoolLowering>(op, context);
 }
 
-std::unique_ptr<Lowering> lower(const AvgPool& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const AvgPool& op, const LoweringContext& context) {
   return std::make_unique<AvgPoolLowering>(op, context);
 }
 
-std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const GlobalAvgPool& op,
+                                               const LoweringContext& context) {
   return std::make_unique<GlobalAvgPoolLowering>(op, context);
 }
 
 }  // namespace lockstep::gpu
+
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::MaxPool>;
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::AvgPool>;
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::GlobalAvgPool>;

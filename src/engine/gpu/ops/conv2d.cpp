@@ -1,4 +1,4 @@
-#include "lowering.hpp"
+#include "../lowering.hpp"
 
 #include <fmt/format.h>
 
@@ -200,7 +200,7 @@ class ConvolutionLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const Conv2d& op, const LoweringContext& context) {
   return std::make_unique<ConvolutionLowering>(
       ConvolutionLowering::Options{.name = op.options.name,
                                    .input = op.input,
@@ -212,10 +212,13 @@ std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context
       context);
 }
 
-std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const Linear& op, const LoweringContext& context) {
   return std::make_unique<ConvolutionLowering>(
       ConvolutionLowering::Options{.name = op.options.name, .input = op.input, .bias = true},
       context);
 }
 
 }  // namespace lockstep::gpu
+
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::Conv2d>;
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::Linear>;

@@ -1,6 +1,6 @@
-#include "convolution.hpp"
-#include "lowering.hpp"
-#include "winograd.hpp"
+#include "../convolution.hpp"
+#include "../lowering.hpp"
+#include "../winograd.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -283,7 +283,7 @@ class Conv2dLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const Conv2d& op, const LoweringContext& context) {
   return std::make_unique<Conv2dLowering>(op, context);
 }
 
@@ -294,3 +294,5 @@ Desc weight_format(const Conv2d& op, const LoweringContext& context,
 }
 
 }  // namespace lockstep::cpu
+
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::Conv2d>;

@@ -1,4 +1,4 @@
-#include "lowering.hpp"
+#include "../lowering.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -30,8 +30,11 @@ class AddLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Add& /*op*/, const LoweringContext& /*context*/) {
+static std::unique_ptr<Lowering> make_lowering(const Add& /*op*/,
+                                               const LoweringContext& /*context*/) {
   return std::make_unique<AddLowering>();
 }
 
 }  // namespace lockstep::cpu
+
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::Add>;

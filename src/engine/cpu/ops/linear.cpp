@@ -1,5 +1,5 @@
-#include "linear_step.hpp"
-#include "lowering.hpp"
+#include "../linear_step.hpp"
+#include "../lowering.hpp"
 
 #include <memory>
 #include <optional>
@@ -178,7 +178,7 @@ class LinearLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const Linear& op, const LoweringContext& context) {
   return std::make_unique<LinearLowering>(op, context);
 }
 
@@ -192,3 +192,5 @@ Desc weight_format(const Linear& op, const LoweringContext& context,
 }
 
 }  // namespace lockstep::cpu
+
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::Linear>;

@@ -1,6 +1,6 @@
-#include "lowering.hpp"
-#include "norm_steps.hpp"
-#include "pooled_norm.hpp"
+#include "../lowering.hpp"
+#include "../norm_steps.hpp"
+#include "../pooled_norm.hpp"
 
 #include <memory>
 #include <optional>
@@ -163,8 +163,11 @@ class NormLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const BatchNorm& op,
+                                               const LoweringContext& context) {
   return std::make_unique<NormLowering>(op, context);
 }
 
 }  // namespace lockstep::gpu
+
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::BatchNorm>;

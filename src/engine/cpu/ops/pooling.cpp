@@ -1,4 +1,4 @@
-#include "lowering.hpp"
+#include "../lowering.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -92,17 +92,18 @@ std::unique_ptr<Lowering> lower_windows(dnnl::algorithm algorithm, const std::st
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const MaxPool& op, const LoweringContext& context) {
   return lower_windows(dnnl::algorithm::pooling_max, "max pooling", op, context);
 }
 
-std::unique_ptr<Lowering> lower(const AvgPool& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const AvgPool& op, const LoweringContext& context) {
   const auto algorithm = op.options.partial_windows ? dnnl::algorithm::pooling_avg_exclude_padding
                                                     : dnnl::algorithm::pooling_avg_include_padding;
   return lower_windows(algorithm, "average pooling", op, context);
 }
 
-std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const GlobalAvgPool& op,
+                                               const LoweringContext& context) {
   const Shape& input = context.graph.nodes()[static_cast<std::size_t>(op.input)].output;
   return std::make_unique<PoolingLowering>(
       PoolingOptions{.algorithm = dnnl::algorithm::pooling_avg_exclude_padding,
@@ -114,3 +115,7 @@ std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& 
 }
 
 }  // namespace lockstep::cpu
+
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::MaxPool>;
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::AvgPool>;
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::GlobalAvgPool>;

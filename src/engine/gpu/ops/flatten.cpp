@@ -1,4 +1,4 @@
-#include "lowering.hpp"
+#include "../lowering.hpp"
 
 namespace lockstep::gpu {
 namespace {
@@ -42,8 +42,11 @@ class FlattenLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& /*context*/) {
+static std::unique_ptr<Lowering> make_lowering(const Flatten& op,
+                                               const LoweringContext& /*context*/) {
   return std::make_unique<FlattenLowering>(op);
 }
 
 }  // namespace lockstep::gpu
+
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::Flatten>;

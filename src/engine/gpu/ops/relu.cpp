@@ -1,4 +1,4 @@
-#include "lowering.hpp"
+#include "../lowering.hpp"
 
 namespace lockstep::gpu {
 namespace {
@@ -33,8 +33,11 @@ class ReluLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Relu& /*op*/, const LoweringContext& /*context*/) {
+static std::unique_ptr<Lowering> make_lowering(const Relu& /*op*/,
+                                               const LoweringContext& /*context*/) {
   return std::make_unique<ReluLowering>();
 }
 
 }  // namespace lockstep::gpu
+
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::Relu>;

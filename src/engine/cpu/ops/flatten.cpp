@@ -1,4 +1,4 @@
-#include "lowering.hpp"
+#include "../lowering.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -32,8 +32,11 @@ class FlattenLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& /*context*/) {
+static std::unique_ptr<Lowering> make_lowering(const Flatten& op,
+                                               const LoweringContext& /*context*/) {
   return std::make_unique<FlattenLowering>(op);
 }
 
 }  // namespace lockstep::cpu
+
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::Flatten>;

@@ -1,5 +1,5 @@
-#include "batch_norm_state.hpp"
-#include "lowering.hpp"
+#include "../batch_norm_state.hpp"
+#include "../lowering.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -173,8 +173,11 @@ class BatchNormLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
+static std::unique_ptr<Lowering> make_lowering(const BatchNorm& op,
+                                               const LoweringContext& context) {
   return std::make_unique<BatchNormLowering>(op, context);
 }
 
 }  // namespace lockstep::cpu
+
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::BatchNorm>;
