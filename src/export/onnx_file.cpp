@@ -72,7 +72,9 @@ class GraphBuilder final {
   void add_network() {
     for (ValueId value = 0; value <= logits_; ++value) {
       const auto add = [&](const auto& op) {
-        if constexpr (requires { op.onnx(); }) add_op(op.onnx(), value);
+        if constexpr (LayerOp<std::decay_t<decltype(op)>>) {
+          add_op(op.onnx(node_at(value).output), value);
+        }
       };
       std::visit(add, node_at(value).op);
     }
@@ -95,6 +97,12 @@ class GraphBuilder final {
   [[nodiscard]] const Node& node_at(ValueId value) const {
     return model_.graph.nodes()[static_cast<std::size_t>(value)];
   }
+  [[nodiscard]] const Parameter& parameter(ParameterId id) const {
+    return model_.graph.parameters()[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] const RunningStatistic& statistic(StatisticId id) const {
+    return model_.graph.statistics()[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] std::string node_name(ValueId value) const {
     return unique_name(node_at(value).op, value);
   }
@@ -110,30 +118,66 @@ class GraphBuilder final {
     initializers_.push_back(std::move(part));
   }
 
-  void add_op(const OnnxOp& call, ValueId value) {
-    NodeFields fields{
-        .name = node_name(value), .op_type = call.type, .inputs = {}, .output = value_name(value)};
-    for (const auto& given : call.attributes) {
-      fields.attributes.push_back(std::visit(
-          [&](const auto& content) { return attribute(given.first, content); }, given.second));
+  void add_op(const OnnxNodes& nodes, ValueId value) {
+    add_initializers(value);
+    std::vector<std::string> outputs;
+    for (const OnnxNode& each : nodes) {
+      const bool last = outputs.size() + 1 == nodes.size();
+      NodeFields fields{.name = node_name(value), .op_type = each.type, .inputs = {}, .output = {}};
+      if (!last) fields.name += fmt::format("_{}", outputs.size());
+      fields.output = last ? value_name(value) : fields.name + "_output";
+      if (each.inputs.empty()) fields.inputs = all_inputs(value);
+      for (const OnnxOperand& input : each.inputs) {
+        fields.inputs.push_back(input_name(input, value, outputs));
+        if (input.kind != OnnxOperand::Kind::constant) continue;
+        fields.inputs.back() = fields.name + "_constant";
+        add_initializer(fields.inputs.back(), {}, {.bytes = little_endian(input.constant)});
+      }
+      for (const auto& given : each.attributes) {
+        fields.attributes.push_back(std::visit(
+            [&](const auto& content) { return attribute(given.first, content); }, given.second));
+      }
+      add_node(fields);
+      outputs.push_back(fields.output);
     }
-    for_each_input(node_at(value).op,
-                   [&](ValueId input) { fields.inputs.push_back(value_name(input)); });
+  }
+  /// Empty for a constant. `outputs`: of the op's earlier nodes.
+  [[nodiscard]] std::string input_name(const OnnxOperand& input, ValueId value,
+                                       std::span<const std::string> outputs) const {
+    switch (input.kind) {
+      case OnnxOperand::Kind::value:
+        return values_read(value)[input.index];
+      case OnnxOperand::Kind::parameter:
+        return parameter(node_at(value).parameters[input.index]).name;
+      case OnnxOperand::Kind::node:
+        return outputs[input.index];
+      case OnnxOperand::Kind::constant:
+        break;
+    }
+    return {};
+  }
+  [[nodiscard]] std::vector<std::string> values_read(ValueId value) const {
+    std::vector<std::string> names;
+    for_each_input(node_at(value).op, [&](ValueId input) { names.push_back(value_name(input)); });
+    return names;
+  }
+  [[nodiscard]] std::vector<std::string> all_inputs(ValueId value) const {
+    std::vector<std::string> names = values_read(value);
+    for (const ParameterId id : node_at(value).parameters) names.push_back(parameter(id).name);
+    for (const StatisticId id : node_at(value).statistics) names.push_back(statistic(id).name);
+    return names;
+  }
+  void add_initializers(ValueId value) {
     for (const ParameterId id : node_at(value).parameters) {
-      const auto index = static_cast<std::size_t>(id);
-      const Parameter& parameter = model_.graph.parameters()[index];
-      fields.inputs.push_back(parameter.name);
-      add_initializer(parameter.name, parameter.shape,
-                      {.view = std::as_bytes(std::span(model_.parameters[index]))});
+      const auto& values = model_.parameters[static_cast<std::size_t>(id)];
+      add_initializer(parameter(id).name, parameter(id).shape,
+                      {.view = std::as_bytes(std::span(values))});
     }
     for (const StatisticId id : node_at(value).statistics) {
-      const auto index = static_cast<std::size_t>(id);
-      const RunningStatistic& statistic = model_.graph.statistics()[index];
-      fields.inputs.push_back(statistic.name);
-      add_initializer(statistic.name, {statistic.channels},
-                      {.view = std::as_bytes(std::span(model_.statistics[index]))});
+      const auto& values = model_.statistics[static_cast<std::size_t>(id)];
+      add_initializer(statistic(id).name, {statistic(id).channels},
+                      {.view = std::as_bytes(std::span(values))});
     }
-    add_node(fields);
   }
 
   /// Replaces the network's input by `op_type` of it and a value for each channel.

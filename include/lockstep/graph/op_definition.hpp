@@ -2,6 +2,7 @@
 
 #include "lockstep/core/shape.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -83,11 +84,27 @@ struct GradientOp {
   bool reads_parameters = false;
 };
 
-/// An op of ONNX, whose inputs are those of ours, its parameters and its statistics.
-struct OnnxOp {
+/// What a node of ONNX reads.
+struct OnnxOperand {
+  enum class Kind { value, parameter, node, constant };
+  Kind kind;
+  std::size_t index = 0;  ///< of the op's value or parameter, or of an earlier node of its list
+  float constant = 0;
+
+  [[nodiscard]] static OnnxOperand value(std::size_t index = 0) { return {Kind::value, index}; }
+  [[nodiscard]] static OnnxOperand parameter(std::size_t index) { return {Kind::parameter, index}; }
+  [[nodiscard]] static OnnxOperand node(std::size_t index) { return {Kind::node, index}; }
+  [[nodiscard]] static OnnxOperand number(float value) { return {Kind::constant, 0, value}; }
+};
+/// A node of ONNX (opset 17) with one output.
+struct OnnxNode {
   using Attribute = std::variant<std::int64_t, float, std::vector<std::int64_t>>;
   const char* type;
   std::vector<std::pair<const char*, Attribute>> attributes = {};
+  /// Empty: the values that our op reads, its parameters and its statistics.
+  std::vector<OnnxOperand> inputs = {};
 };
+/// The nodes that compute one of our ops, in order; the last one computes its value.
+using OnnxNodes = std::vector<OnnxNode>;
 
 }  // namespace lockstep

@@ -86,7 +86,7 @@ struct Conv2d {
       GradientOp{.of_inputs = false, .of_parameters = true, .reads_inputs = true},
       GradientOp{.reads_parameters = true}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct BatchNorm {
   static constexpr std::string_view op_name = "batch_norm";
@@ -96,14 +96,14 @@ struct BatchNorm {
       GradientOp{.of_parameters = true, .reads_inputs = true, .reads_parameters = true}};
   static constexpr bool is_cheap = true;
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct Relu {
   static constexpr std::string_view op_name = "relu";
   ValueId input;
   static constexpr std::array gradient{GradientOp{.reads_output = true}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct Add {
   static constexpr std::string_view op_name = "add";
@@ -112,7 +112,7 @@ struct Add {
   static constexpr std::array<GradientOp, 0> gradient{};
   static constexpr bool is_cheap = true;
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct MaxPool {
   static constexpr std::string_view op_name = "max_pool";
@@ -120,21 +120,21 @@ struct MaxPool {
   PoolOptions options;
   static constexpr std::array gradient{GradientOp{.reads_saved = true}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct GlobalAvgPool {
   static constexpr std::string_view op_name = "global_avg_pool";
   ValueId input;
   static constexpr std::array gradient{GradientOp{}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct Flatten {
   static constexpr std::string_view op_name = "flatten";
   ValueId input;
   static constexpr std::array gradient{GradientOp{}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct Linear {
   static constexpr std::string_view op_name = "linear";
@@ -144,7 +144,7 @@ struct Linear {
       GradientOp{.of_inputs = false, .of_parameters = true, .reads_inputs = true},
       GradientOp{.reads_parameters = true}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 struct AvgPool {
   static constexpr std::string_view op_name = "avg_pool";
@@ -152,7 +152,7 @@ struct AvgPool {
   AvgPoolOptions options;
   static constexpr std::array gradient{GradientOp{}};
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] OnnxOp onnx() const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 
 /// What a loss computes of a sample's logits.
@@ -204,7 +204,7 @@ concept LossOp = requires(const T& op) {
 /// What every op but the input and the losses has; one that lacks a part does not compile.
 template <typename T>
 concept LayerOp = requires(const T& op) {
-  { op.onnx() } -> std::same_as<OnnxOp>;
+  { op.onnx(Shape()) } -> std::same_as<OnnxNodes>;
   {std::span<const GradientOp>(T::gradient)};
 };
 template <typename... Ops>

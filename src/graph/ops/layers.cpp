@@ -47,17 +47,17 @@ OpDefinition BatchNorm::define(const OpInputs& in) const {
           .function = fmt::format(" e{:.17g}", options.eps)};
 }
 
-OnnxOp BatchNorm::onnx() const {
-  return {.type = "BatchNormalization",
-          .attributes = {{"epsilon", static_cast<float>(options.eps)}}};
+OnnxNodes BatchNorm::onnx(const Shape& /*output*/) const {
+  return {
+      {.type = "BatchNormalization", .attributes = {{"epsilon", static_cast<float>(options.eps)}}}};
 }
 
 OpDefinition Relu::define(const OpInputs& in) const {
   return {.output = in.shapes[0]};
 }
 
-OnnxOp Relu::onnx() const {
-  return {.type = "Relu"};
+OnnxNodes Relu::onnx(const Shape& /*output*/) const {
+  return {{.type = "Relu"}};
 }
 
 OpDefinition Add::define(const OpInputs& in) const {
@@ -68,16 +68,16 @@ OpDefinition Add::define(const OpInputs& in) const {
   return {.output = in.shapes[0]};
 }
 
-OnnxOp Add::onnx() const {
-  return {.type = "Add"};
+OnnxNodes Add::onnx(const Shape& /*output*/) const {
+  return {{.type = "Add"}};
 }
 
 OpDefinition Flatten::define(const OpInputs& in) const {
   return {.output = {in.shapes[0].elements()}};
 }
 
-OnnxOp Flatten::onnx() const {
-  return {.type = "Flatten", .attributes = {{"axis", std::int64_t{1}}}};
+OnnxNodes Flatten::onnx(const Shape& /*output*/) const {
+  return {{.type = "Flatten", .attributes = {{"axis", std::int64_t{1}}}}};
 }
 
 OpDefinition Linear::define(const OpInputs& in) const {
@@ -104,8 +104,8 @@ OpDefinition Linear::define(const OpInputs& in) const {
           .multiply_adds = weight.elements()};
 }
 
-OnnxOp Linear::onnx() const {
-  return {.type = "Gemm", .attributes = {{"transB", std::int64_t{1}}}};
+OnnxNodes Linear::onnx(const Shape& /*output*/) const {
+  return {{.type = "Gemm", .attributes = {{"transB", std::int64_t{1}}}}};
 }
 
 }  // namespace lockstep

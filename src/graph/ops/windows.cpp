@@ -48,7 +48,7 @@ std::string function_of(const Options& options) {
 }
 
 template <typename Options>
-OnnxOp windows_of(const char* type, const Options& options) {
+OnnxNode windows_of(const char* type, const Options& options) {
   return {.type = type,
           .attributes = {{"kernel_shape", std::vector(2, options.kernel)},
                          {"pads", std::vector(4, options.padding)},
@@ -94,10 +94,10 @@ OpDefinition Conv2d::define(const OpInputs& in) const {
   return result;
 }
 
-OnnxOp Conv2d::onnx() const {
-  OnnxOp result = windows_of("Conv", options);
+OnnxNodes Conv2d::onnx(const Shape& /*output*/) const {
+  OnnxNode result = windows_of("Conv", options);
   result.attributes.emplace_back("group", options.groups);
-  return result;
+  return {result};
 }
 
 OpDefinition MaxPool::define(const OpInputs& in) const {
@@ -108,8 +108,8 @@ OpDefinition MaxPool::define(const OpInputs& in) const {
           .function = function_of(options)};
 }
 
-OnnxOp MaxPool::onnx() const {
-  return windows_of("MaxPool", options);
+OnnxNodes MaxPool::onnx(const Shape& /*output*/) const {
+  return {windows_of("MaxPool", options)};
 }
 
 OpDefinition AvgPool::define(const OpInputs& in) const {
@@ -131,20 +131,20 @@ OpDefinition AvgPool::define(const OpInputs& in) const {
           .function = function_of(options) + " partial"};
 }
 
-OnnxOp AvgPool::onnx() const {
-  OnnxOp result = windows_of("AveragePool", options);
+OnnxNodes AvgPool::onnx(const Shape& /*output*/) const {
+  OnnxNode result = windows_of("AveragePool", options);
   const bool partial = options.partial_windows;
   result.attributes.emplace_back("count_include_pad", std::int64_t{partial ? 0 : 1});
   if (partial) result.attributes.emplace_back("ceil_mode", std::int64_t{1});
-  return result;
+  return {result};
 }
 
 OpDefinition GlobalAvgPool::define(const OpInputs& in) const {
   return {.output = {in.image("global_avg_pool of " + in.names[0])[0], 1, 1}};
 }
 
-OnnxOp GlobalAvgPool::onnx() const {
-  return {.type = "GlobalAveragePool"};
+OnnxNodes GlobalAvgPool::onnx(const Shape& /*output*/) const {
+  return {{.type = "GlobalAveragePool"}};
 }
 
 }  // namespace lockstep
