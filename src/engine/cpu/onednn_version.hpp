@@ -87,6 +87,13 @@ template <typename Make>
   return make(window.stride, window.kernel, dilation, window.padding, window.end_padding);
 }
 
+/// make(...) with the descriptors of an element-wise primitive's source and target, which are
+/// equal.
+template <typename Make>
+[[nodiscard]] auto with_source_and_target(const dnnl::memory::desc& desc, Make&& make) {
+  return make(desc, desc);
+}
+
 #else
 
 [[nodiscard]] inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
@@ -145,6 +152,11 @@ template <typename Primitive, typename Accepts, typename Forward, typename... Ar
 template <typename Make>
 [[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
   return make(window.stride, window.kernel, window.padding, window.end_padding);
+}
+
+template <typename Make>
+[[nodiscard]] auto with_source_and_target(const dnnl::memory::desc& desc, Make&& make) {
+  return make(desc);
 }
 
 #endif

@@ -2,6 +2,10 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
+namespace lockstep {
+struct Relu;
+}
+
 namespace lockstep::gpu {
 namespace {
 
@@ -34,10 +38,6 @@ struct Times {
   float factor;
   LOCKSTEP_HOST_DEVICE float operator()(float x) const { return factor * x; }
 };
-/// NaN stays NaN.
-struct Relu {
-  LOCKSTEP_HOST_DEVICE float operator()(float x) const { return x <= 0 ? 0.0F : x; }
-};
 template <typename From, typename To, typename Operation>
 struct Unary {
   enum : std::size_t { item_bytes = width * (sizeof(From) + sizeof(To)) };
@@ -55,9 +55,6 @@ struct Unary {
 struct Plus {
   LOCKSTEP_HOST_DEVICE float operator()(float left, float right) const { return left + right; }
 };
-struct ReluGradient {
-  LOCKSTEP_HOST_DEVICE float operator()(float y, float dy) const { return y > 0 ? dy : 0.0F; }
-};
 template <typename Left, typename Right, typename Out, typename Operation>
 struct Binary {
   const Left* left;
@@ -71,6 +68,22 @@ struct Binary {
     for (int i = 0; i < width; ++i) values[i] = operation(values[i], others[i]);
     store_some(out, item * width, count, values);
   }
+};
+
+/// The function of an element-wise op.
+template <typename Op>
+struct Function;
+/// The gradient of its input: of the operand that its derivative reads, and of dy.
+template <typename Op>
+struct Derivative;
+
+template <>
+struct Function<Relu> {
+  LOCKSTEP_HOST_DEVICE float operator()(float x) const { return x <= 0 ? 0.0F : x; }
+};
+template <>
+struct Derivative<Relu> {
+  LOCKSTEP_HOST_DEVICE float operator()(float y, float dy) const { return y > 0 ? dy : 0.0F; }
 };
 
 struct SetValue {
@@ -121,14 +134,20 @@ void scale(Stream stream, const float* from, float factor, float* to, std::size_
   apply<float, float>(stream, from, to, count, Times{factor});
 }
 
-void relu_forward(Stream stream, DataType type, const void* x, void* y, std::size_t count) {
-  with_type(type, [&]<typename T>(T*) { apply<T, T>(stream, x, y, count, Relu{}); });
+template <typename Op>
+void ElementWise<Op>::forward(Stream stream, DataType type, const void* x, void* y,
+                              std::size_t count) {
+  with_type(type, [&]<typename T>(T*) { apply<T, T>(stream, x, y, count, Function<Op>{}); });
 }
 
-void relu_backward(Stream stream, DataType type, const void* y, const void* dy, void* dx,
-                   std::size_t count) {
-  with_type(type,
-            [&]<typename T>(T*) { apply<T, T, T>(stream, y, dy, dx, count, ReluGradient{}); });
+template <typename Op>
+void ElementWise<Op>::backward(Stream stream, DataType type, const void* operand, const void* dy,
+                               void* dx, std::size_t count) {
+  with_type(type, [&]<typename T>(T*) {
+    apply<T, T, T>(stream, operand, dy, dx, count, Derivative<Op>{});
+  });
 }
+
+template struct ElementWise<Relu>;
 
 }  // namespace lockstep::gpu

@@ -37,11 +37,15 @@ void add(Stream stream, DataType type, const void* left, const void* right, void
          std::size_t count);
 /// to[i] = factor * from[i].
 void scale(Stream stream, const float* from, float factor, float* to, std::size_t count);
-/// NaN stays NaN.
-void relu_forward(Stream stream, DataType type, const void* x, void* y, std::size_t count);
-/// dx = y > 0 ? dy : 0; dx may be dy.
-void relu_backward(Stream stream, DataType type, const void* y, const void* dy, void* dx,
-                   std::size_t count);
+/// The kernels of an element-wise op, whose function must be 0 at 0, so that padding stays zero.
+template <typename Op>
+struct ElementWise {
+  /// y may be x. NaN stays NaN.
+  static void forward(Stream stream, DataType type, const void* x, void* y, std::size_t count);
+  /// `operand`: what the op's derivative reads, x or y. dx may be dy.
+  static void backward(Stream stream, DataType type, const void* operand, const void* dy, void* dx,
+                       std::size_t count);
+};
 
 /// A tensor of gradients and its place in an arena. `count` is a multiple of 8.
 struct GradientConversion {

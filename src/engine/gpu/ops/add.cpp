@@ -24,8 +24,8 @@ class AddLowering final : public Lowering {
                    add(context.stream(), type, context.at(left), context.at(right),
                        context.at(target), values);
                    if (relu) {
-                     relu_forward(context.stream(), type, context.at(target), context.at(target),
-                                  values);
+                     ElementWise<Relu>::forward(context.stream(), type, context.at(target),
+                                                context.at(target), values);
                    }
                  });
     builder.set_value(*op.output, target);

@@ -1,4 +1,5 @@
 #include "kernel_values.hpp"
+#include "lockstep/graph/ops.hpp"
 
 #include <limits>
 
@@ -85,7 +86,8 @@ BOOST_AUTO_TEST_CASE(relu_passes_positive_values_and_nan) {
       if (count > 8) x.set(count - 1, std::numeric_limits<double>::quiet_NaN());
       Values y(type, count);
 
-      relu_forward(kernel_stream(), type, x.data(), y.data(), static_cast<std::size_t>(count));
+      ElementWise<lockstep::Relu>::forward(kernel_stream(), type, x.data(), y.data(),
+                                           static_cast<std::size_t>(count));
 
       check_close(
           reader(y), [&](std::int64_t i) { return x[i] <= 0 ? 0.0 : x[i]; }, count, type, 0);
@@ -100,8 +102,8 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_relu_passes_where_the_value_is_positive) {
       const Values dy = random_values(type, count, 2);
       Values dx = dy;
 
-      relu_backward(kernel_stream(), type, y.data(), dx.data(), dx.data(),
-                    static_cast<std::size_t>(count));
+      ElementWise<lockstep::Relu>::backward(kernel_stream(), type, y.data(), dx.data(), dx.data(),
+                                            static_cast<std::size_t>(count));
 
       check_close(
           reader(dx), [&](std::int64_t i) { return y[i] > 0 ? dy[i] : 0.0; }, count, type, 0);
