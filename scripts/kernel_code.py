@@ -24,7 +24,7 @@ def tool(name):
 def demangled(names):
     text = subprocess.run(["c++filt"], check=True, input="\n".join(names), stdout=subprocess.PIPE, text=True).stdout
     text = re.sub(r"lockstep::(gpu::)?|\(anonymous namespace\)::", "", text)
-    return [re.sub(r"^void run_(items|blocks)<(.*?) ?>\(.*", r"\2", name) for name in text.splitlines()]
+    return [re.sub(r"^void run_(items|blocks|rows)<(.*?) ?>\(.*", r"\2", name) for name in text.splitlines()]
 
 
 def disassembled(library, architectures):

@@ -59,4 +59,32 @@ __global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>())
   }
 }
 
+/// The threads of a block have threads_per_block / lanes rows, adjacent ones the lanes of a row.
+template <typename Functor>
+__global__ void __launch_bounds__(threads_per_block)
+    run_rows(std::int64_t rows, int lanes, Functor functor) {
+  using Partial = typename Functor::Partial;
+  __shared__ Partial slots[threads_per_block];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread & (lanes - 1);
+  const int together = threads_per_block / lanes;
+  const std::int64_t stride = std::int64_t{gridDim.x} * together;
+  for (std::int64_t first = std::int64_t{blockIdx.x} * together; first < rows; first += stride) {
+    const std::int64_t row = first + thread / lanes;
+    Partial own{};
+    if (row < rows) own = functor.partial(row, lane);
+    slots[thread] = own;
+    __syncthreads();
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      if (lane < half) {
+        own.merge(slots[thread + half]);
+        slots[thread] = own;
+      }
+      __syncthreads();
+    }
+    if (row < rows) functor.finish(row, lane, slots[thread - lane]);
+    __syncthreads();
+  }
+}
+
 }  // namespace lockstep::gpu

@@ -17,7 +17,7 @@
 #include "host/shuffled.hpp"
 #endif
 
-/// Two kinds of kernels, each written as a functor that runs on a device and on the host.
+/// Three kinds of kernels, each written as a functor that runs on a device and on the host.
 namespace lockstep::gpu {
 
 template <typename T>
@@ -75,6 +75,17 @@ void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& fun
   launch_kernel(stream, grid, run_blocks<Functor>, blocks.count, blocks.columns, functor);
 }
 
+/// For each row: merges functor.partial(row, lane) of the row's lanes in a fixed order, by
+/// Partial::merge, and passes the result to functor.finish(row, lane, partial) in each lane, where
+/// the cache still has what the lane has read. `lanes` is a power of two up to threads_per_block.
+template <typename Functor>
+void launch_rows(Stream stream, std::int64_t rows, int lanes, const Functor& functor) {
+  if (rows == 0) return;
+  const std::int64_t blocks = ceil_div(rows * lanes, std::int64_t{threads_per_block});
+  const auto grid = static_cast<unsigned>(std::min(blocks, max_blocks));
+  launch_kernel(stream, grid, run_rows<Functor>, rows, lanes, functor);
+}
+
 #else
 
 /// Functors whose traffic depends on the number of items alone declare `item_bytes`.
@@ -125,6 +136,29 @@ void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& fun
       for (int column = 0; column < blocks.columns; ++column) {
         functor.finish(block, column, partials[static_cast<std::size_t>(column)]);
       }
+    }
+  });
+}
+
+template <typename Functor>
+void launch_rows(Stream stream, std::int64_t rows, int lanes, const Functor& functor) {
+  const HostStream::Kernel kernel{typeid(Functor), std::nullopt};
+  run_kernel_in(stream, kernel, [=] {
+    const Shuffled shuffled(rows);
+#pragma omp parallel for schedule(static) if (rows >= 64)
+    for (std::int64_t at = 0; at < rows; ++at) {
+      const std::int64_t row = shuffled[at];
+      std::array<typename Functor::Partial, threads_per_block> partials;
+      for (int lane = lanes - 1; lane >= 0; --lane) {
+        partials[static_cast<std::size_t>(lane)] = functor.partial(row, lane);
+      }
+      for (int half = lanes / 2; half > 0; half /= 2) {
+        for (int lane = 0; lane < half; ++lane) {
+          partials[static_cast<std::size_t>(lane)].merge(
+              partials[static_cast<std::size_t>(lane + half)]);
+        }
+      }
+      for (int lane = lanes - 1; lane >= 0; --lane) functor.finish(row, lane, partials[0]);
     }
   });
 }
