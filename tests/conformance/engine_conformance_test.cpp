@@ -69,8 +69,8 @@ ValueId unit(Graph& graph, ValueId x, const Conv2dOptions& options) {
   return graph.relu(x);
 }
 
-/// Convolutions, norms, ReLUs, pools and sums in random order. Each op reads random values of the
-/// same extent, so values have short and long lifetimes, and some have many consumers. All
+/// Convolutions, norms, ReLUs, GELUs, pools and sums in random order. Each op reads random values
+/// of the same extent, so values have short and long lifetimes, and some have many consumers. All
 /// contribute to the loss.
 Graph random_graph(unsigned seed) {
   std::mt19937 random(seed);
@@ -105,7 +105,7 @@ Graph random_graph(unsigned seed) {
       const std::size_t place = below(values.size());
       const ValueId from = read(place);
       ValueId made = -1;
-      switch (below(4)) {
+      switch (below(5)) {
         case 0:
           made = graph.relu(from);
           break;
@@ -114,6 +114,9 @@ Graph random_graph(unsigned seed) {
           break;
         case 2:
           made = graph.add(from, read(below(values.size())));
+          break;
+        case 3:
+          made = graph.append(Gelu{from});
           break;
         default: {
           const auto half = static_cast<std::int64_t>(below(3));
@@ -316,6 +319,32 @@ BOOST_AUTO_TEST_CASE(batch_norms_with_and_without_relu) {
       check_all(graph, 4);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(gelus_of_images_pixels_and_flat_values) {
+  for (const std::int64_t channels : {1, 16, 33}) {
+    Graph graph("gelu of " + std::to_string(channels), {.channels = 3, .height = 5, .width = 3}, 4);
+    ValueId x = graph.append(Gelu{graph.input()});
+    x = graph.conv2d(x, {.name = "conv", .out_channels = channels, .kernel = 3, .bias = true});
+    x = graph.linear(graph.flatten(graph.append(Gelu{x})), {.name = "fc1", .out_features = 21});
+    x = graph.linear(graph.append(Gelu{x}), {.name = "fc2", .out_features = 4});
+    graph.softmax_cross_entropy(x, {});
+    check_all(graph, 4);
+  }
+}
+
+// If an op overwrites its input, or its output is overwritten, in spite of its derivative, that is
+// wrong.
+BOOST_AUTO_TEST_CASE(activations_between_sums_and_each_other) {
+  Graph graph("activations", {.channels = 3, .height = 6, .width = 5}, 5);
+  const ValueId stem =
+      graph.conv2d(graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .bias = true});
+  ValueId x = graph.append(Gelu{stem});
+  x = graph.add(graph.relu(x), graph.append(Gelu{x}));
+  x = graph.append(Gelu{graph.relu(x)});
+  x = graph.relu(graph.append(Gelu{x}));
+  classify(graph, graph.add(graph.append(Gelu{graph.add(x, stem)}), graph.relu(x)));
+  check_all(graph, 3);
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_norm_of_images) {

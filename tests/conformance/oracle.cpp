@@ -233,6 +233,20 @@ class Runner {
     }
   }
 
+  static double normal_probability(double x) { return (1 + std::erf(x / std::sqrt(2.0))) / 2; }
+  void forward(const Gelu& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) {
+      out()[i] = in(op.input)[i] * normal_probability(in(op.input)[i]);
+    }
+  }
+  void backward(const Gelu& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) {
+      const double x = in(op.input)[i];
+      const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+      in_gradient(op.input)[i] += out_gradient()[i] * (normal_probability(x) + x * density);
+    }
+  }
+
   void forward(const Add& op) {
     for (std::size_t i = 0; i < out().size(); ++i) out()[i] = in(op.left)[i] + in(op.right)[i];
   }

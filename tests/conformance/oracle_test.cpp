@@ -22,6 +22,7 @@ Graph graph_of_all_ops(LossKind loss) {
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
   x = graph.conv2d(x, {.name = "conv2", .out_channels = 3, .kernel = 3, .padding = 1});
   x = graph.relu(graph.add(x, shortcut));
+  x = graph.append(Gelu{x});
   const ValueId pooled = graph.flatten(graph.global_avg_pool(x));
   x = graph.linear(pooled, {.name = "fc1", .out_features = 4});
   const ValueId wide = graph.linear(graph.flatten(shortcut), {.name = "fc2", .out_features = 4});

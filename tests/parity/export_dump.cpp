@@ -26,6 +26,7 @@ Graph every_op() {
   x = graph.avg_pool(x, {.kernel = 3, .stride = 2, .padding = 1});
   const ValueId twice = graph.conv2d(x, {.name = "read_twice", .out_channels = 8, .kernel = 1});
   x = graph.add(graph.batch_norm(twice, {.name = "bn2"}), twice);
+  x = graph.append(Gelu{x});
   x = graph.max_pool(x, {.kernel = 3, .stride = 1, .padding = 1});
   x = graph.avg_pool(x, {.kernel = 2, .stride = 2, .partial_windows = true});
   x = graph.batch_norm(graph.global_avg_pool(x), {.name = "bn3"});

@@ -155,6 +155,17 @@ struct AvgPool {
   [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 
+/// x times the probability that a standard normal value is below x, as torch.nn.GELU(). Source:
+/// D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016.
+struct Gelu {
+  static constexpr std::string_view op_name = "gelu";
+  ValueId input;
+  static constexpr std::array gradient{GradientOp{.reads_inputs = true}};
+  static constexpr bool is_cheap = true;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
+};
+
 /// What a loss computes of a sample's logits.
 struct LossRule {
   LossKind kind = LossKind::cross_entropy;
@@ -190,7 +201,7 @@ struct BinaryCrossEntropy {
 
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
-                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy>;
+                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu>;
 
 /// Whether the op is a loss, which ends a graph.
 template <typename T>

@@ -60,6 +60,19 @@ OnnxNodes Relu::onnx(const Shape& /*output*/) const {
   return {{.type = "Relu"}};
 }
 
+OpDefinition Gelu::define(const OpInputs& in) const {
+  return {.output = in.shapes[0]};
+}
+
+OnnxNodes Gelu::onnx(const Shape& /*output*/) const {
+  using In = OnnxOperand;
+  return {{.type = "Div", .inputs = {In::value(), In::number(1.41421356F)}},
+          {.type = "Erf", .inputs = {In::node(0)}},
+          {.type = "Add", .inputs = {In::node(1), In::number(1)}},
+          {.type = "Mul", .inputs = {In::value(), In::node(2)}},
+          {.type = "Mul", .inputs = {In::node(3), In::number(0.5F)}}};
+}
+
 OpDefinition Add::define(const OpInputs& in) const {
   if (in.shapes[0] != in.shapes[1]) {
     fail(ExitStatus::usage, "{}: add of {} and {} (their shapes must be equal)", in.graph,

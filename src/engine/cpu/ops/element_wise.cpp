@@ -112,6 +112,12 @@ static std::unique_ptr<Lowering> make_lowering(const Relu& /*op*/,
   return std::make_unique<ReluLowering>();
 }
 
+static std::unique_ptr<Lowering> make_lowering(const Gelu& /*op*/,
+                                               const LoweringContext& /*context*/) {
+  return std::make_unique<PrimitiveLowering>("gelu", dnnl::algorithm::eltwise_gelu_erf);
+}
+
 }  // namespace lockstep::cpu
 
 template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::Relu>;
+template struct lockstep::LowerOp<lockstep::cpu::ProgramBuilder, lockstep::Gelu>;

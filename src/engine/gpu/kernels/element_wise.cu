@@ -2,9 +2,12 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
+#include <cmath>
+
 namespace lockstep {
 struct Relu;
-}
+struct Gelu;
+}  // namespace lockstep
 
 namespace lockstep::gpu {
 namespace {
@@ -86,6 +89,22 @@ struct Derivative<Relu> {
   LOCKSTEP_HOST_DEVICE float operator()(float y, float dy) const { return y > 0 ? dy : 0.0F; }
 };
 
+/// The probability that a standard normal value is below x.
+LOCKSTEP_HOST_DEVICE inline float normal_probability(float x) {
+  return 0.5F * (1.0F + std::erf(x * 0.70710678F));
+}
+template <>
+struct Function<Gelu> {
+  LOCKSTEP_HOST_DEVICE float operator()(float x) const { return x * normal_probability(x); }
+};
+template <>
+struct Derivative<Gelu> {
+  LOCKSTEP_HOST_DEVICE float operator()(float x, float dy) const {
+    const float density = 0.39894228F * std::exp(-0.5F * x * x);
+    return dy * (normal_probability(x) + x * density);
+  }
+};
+
 struct SetValue {
   float value;
   float* to;
@@ -149,5 +168,6 @@ void ElementWise<Op>::backward(Stream stream, DataType type, const void* operand
 }
 
 template struct ElementWise<Relu>;
+template struct ElementWise<Gelu>;
 
 }  // namespace lockstep::gpu

@@ -49,3 +49,4 @@ static std::unique_ptr<Lowering> make_lowering(const T& /*op*/,
 }  // namespace lockstep::gpu
 
 template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::Relu>;
+template struct lockstep::LowerOp<lockstep::gpu::ProgramBuilder, lockstep::Gelu>;

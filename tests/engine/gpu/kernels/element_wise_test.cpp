@@ -1,6 +1,7 @@
 #include "kernel_values.hpp"
 #include "lockstep/graph/ops.hpp"
 
+#include <cmath>
 #include <limits>
 
 using namespace lockstep::gpu;
@@ -107,6 +108,34 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_relu_passes_where_the_value_is_positive) {
 
       check_close(
           reader(dx), [&](std::int64_t i) { return y[i] > 0 ? dy[i] : 0.0; }, count, type, 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gelu_and_its_gradient_are_the_exact_ones) {
+  const auto probability = [](double x) { return (1 + std::erf(x / std::sqrt(2.0))) / 2; };
+  const auto slope = [&](double x) {
+    return probability(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+  };
+  for (const DataType type : all_types) {
+    for (const std::int64_t count : counts) {
+      Values x = random_values(type, count, 1);
+      if (count > 8) x.set(count - 1, std::numeric_limits<double>::quiet_NaN());
+      if (count > 8) x.set(2, 0);
+      const Values dy = random_values(type, count, 2);
+      Values y(type, count);
+      Values dx = dy;
+
+      ElementWise<lockstep::Gelu>::forward(kernel_stream(), type, x.data(), y.data(),
+                                           static_cast<std::size_t>(count));
+      ElementWise<lockstep::Gelu>::backward(kernel_stream(), type, x.data(), dx.data(), dx.data(),
+                                            static_cast<std::size_t>(count));
+
+      check_close(
+          reader(y), [&](std::int64_t i) { return x[i] * probability(x[i]); }, count, type, 1e-6);
+      check_close(
+          reader(dx), [&](std::int64_t i) { return dy[i] * slope(x[i]); }, count, type, 2e-6);
+      if (count > 8) BOOST_TEST(y[2] == 0.0);
     }
   }
 }

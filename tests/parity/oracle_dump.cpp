@@ -1,0 +1,52 @@
+// oracle_dump: prints what the conformance tests expect of a network of activations, in double
+// precision, as JSON for activation_parity.py.
+#include "conformance/fixtures.hpp"
+#include "conformance/oracle.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+Graph network() {
+  Graph graph("activations", {.channels = 3, .height = 4, .width = 5}, 4);
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "conv", .out_channels = 6, .kernel = 1, .bias = true});
+  x = graph.flatten(graph.append(Gelu{x}));
+  x = graph.append(Gelu{graph.linear(x, {.name = "fc1", .out_features = 7})});
+  x = graph.linear(x, {.name = "fc2", .out_features = 4});
+  graph.softmax_cross_entropy(x, {});
+  return graph;
+}
+
+template <typename Values>
+std::string list_of(const Values& values) {
+  return fmt::format("[{:.17g}]", fmt::join(values, ","));
+}
+std::string by_name(const Graph& graph, const std::vector<oracle::Values>& values) {
+  std::vector<std::string> fields;
+  for (std::size_t id = 0; id < values.size(); ++id) {
+    fields.push_back(fmt::format("\"{}\":{}", graph.parameters()[id].name, list_of(values[id])));
+  }
+  return fmt::format("{{{}}}", fmt::join(fields, ","));
+}
+
+}  // namespace
+
+int main() {
+  const Graph graph = network();
+  const oracle::State state = oracle::random_state(graph, 3);
+  const oracle::Problem problem = oracle::random_problem(graph, 5, 4);
+  const oracle::Result result = oracle::run(graph, state, problem, oracle::Mode::training);
+  fmt::print(
+      "{{\"parameters\":{},\"images\":{},\"labels\":[{}],\"loss_scale\":{},\"logits\":{},"
+      "\"loss\":{:.17g},\"gradients\":{}}}\n",
+      by_name(graph, state.parameters), list_of(problem.images), fmt::join(problem.labels, ","),
+      problem.loss_scale, list_of(result.logits), result.loss, by_name(graph, result.gradients));
+}
