@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -69,9 +70,9 @@ ValueId unit(Graph& graph, ValueId x, const Conv2dOptions& options) {
   return graph.relu(x);
 }
 
-/// Convolutions, norms, ReLUs, GELUs, pools and sums in random order. Each op reads random values
-/// of the same extent, so values have short and long lifetimes, and some have many consumers. All
-/// contribute to the loss.
+/// Convolutions, norms of both kinds, ReLUs, GELUs, pools and sums in random order. Each op reads
+/// random values of the same extent, so values have short and long lifetimes, and some have many
+/// consumers. All contribute to the loss.
 Graph random_graph(unsigned seed) {
   std::mt19937 random(seed);
   const auto below = [&random](std::size_t count) { return random() % count; };
@@ -105,7 +106,7 @@ Graph random_graph(unsigned seed) {
       const std::size_t place = below(values.size());
       const ValueId from = read(place);
       ValueId made = -1;
-      switch (below(5)) {
+      switch (below(6)) {
         case 0:
           made = graph.relu(from);
           break;
@@ -117,6 +118,9 @@ Graph random_graph(unsigned seed) {
           break;
         case 3:
           made = graph.append(Gelu{from});
+          break;
+        case 4:
+          made = graph.append(LayerNorm{from, {.name = name("ln")}});
           break;
         default: {
           const auto half = static_cast<std::int64_t>(below(3));
@@ -345,6 +349,40 @@ BOOST_AUTO_TEST_CASE(activations_between_sums_and_each_other) {
   x = graph.relu(graph.append(Gelu{x}));
   classify(graph, graph.add(graph.append(Gelu{graph.add(x, stem)}), graph.relu(x)));
   check_all(graph, 3);
+}
+
+// Of one row, of more rows than a sum over rows has parts, of images, and before a loss.
+BOOST_AUTO_TEST_CASE(layer_norms_of_images_pixels_and_flat_values) {
+  for (const std::int64_t channels : {2, 5, 16, 33, 300}) {
+    Graph graph("layer norm of " + std::to_string(channels),
+                {.channels = 3, .height = 9, .width = 8}, 4);
+    ValueId x = graph.append(LayerNorm{graph.input(), {.name = "ln1", .eps = 0.1}});
+    x = graph.conv2d(x, {.name = "conv", .out_channels = channels, .kernel = 1});
+    x = graph.append(LayerNorm{x, {.name = "ln2", .eps = 1e-2}});
+    x = graph.conv2d(x, {.name = "conv2", .out_channels = 6, .kernel = 3, .stride = 2});
+    x = graph.linear(graph.flatten(x), {.name = "fc1", .out_features = channels});
+    x = graph.append(LayerNorm{x, {.name = "ln3", .eps = 1e-2}});
+    x = graph.linear(x, {.name = "fc2", .out_features = 4});
+    graph.softmax_cross_entropy(graph.append(LayerNorm{x, {.name = "ln4"}}), {});
+    for (const std::int64_t batch_size : {1, 5}) check_all(graph, batch_size);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(layer_norms_that_are_frozen_in_part) {
+  for (const std::vector<std::string>& frozen : {std::vector<std::string>{"ln.weight"},
+                                                 {"ln.bias"},
+                                                 {"ln.weight", "ln.bias"},
+                                                 {"conv.weight"},
+                                                 {"conv.weight", "ln.weight", "ln.bias"}}) {
+    Graph graph("frozen layer norm", {.channels = 3, .height = 5, .width = 4}, 4);
+    ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 17, .kernel = 1});
+    classify(graph, graph.append(LayerNorm{x, {.name = "ln"}}));
+    for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
+      const bool freezes = std::ranges::count(frozen, graph.parameters()[id].name) != 0;
+      if (freezes) graph.set_lr_scale(static_cast<ParameterId>(id), 0);
+    }
+    check_all(graph, 3);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_norm_of_images) {

@@ -224,6 +224,56 @@ class Runner {
     }
   }
 
+  /// Calls visit(normalized values of a pixel, places of its channels, inverse deviation).
+  template <typename Visit>
+  void for_each_pixel(const LayerNorm& op, const Visit& visit) {
+    const Extents to = extents(op.input);
+    const Values& input = in(op.input);
+    for (std::int64_t pixel = 0; pixel < to.n * to.h * to.w; ++pixel) {
+      std::vector<std::size_t> places;
+      Values normalized;
+      for (std::int64_t c = 0; c < to.c; ++c) {
+        places.push_back(to.index(pixel / (to.h * to.w), c, 0, pixel % (to.h * to.w)));
+        normalized.push_back(input[places.back()]);
+      }
+      const double mean = mean_of(normalized);
+      for (double& value : normalized) value -= mean;
+      double variance = 0;
+      for (const double value : normalized) variance += value * value / static_cast<double>(to.c);
+      const double factor = 1 / std::sqrt(variance + op.options.eps);
+      for (double& value : normalized) value *= factor;
+      visit(normalized, places, factor);
+    }
+  }
+  static double mean_of(const Values& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  }
+  void forward(const LayerNorm& op) {
+    for_each_pixel(op, [&](const Values& normalized, const auto& places, double) {
+      for (std::size_t c = 0; c < places.size(); ++c) {
+        out()[places[c]] = normalized[c] * parameter(0)[c] + parameter(1)[c];
+      }
+    });
+  }
+  void backward(const LayerNorm& op) {
+    for_each_pixel(op, [&](const Values& normalized, const auto& places, double factor) {
+      Values scaled;
+      Values products;
+      for (std::size_t c = 0; c < places.size(); ++c) {
+        const double gradient = out_gradient()[places[c]];
+        parameter_gradient(0)[c] += gradient * normalized[c];
+        parameter_gradient(1)[c] += gradient;
+        scaled.push_back(gradient * parameter(0)[c]);
+        products.push_back(scaled.back() * normalized[c]);
+      }
+      const double mean = mean_of(scaled);
+      const double product = mean_of(products);
+      for (std::size_t c = 0; c < places.size(); ++c) {
+        in_gradient(op.input)[places[c]] += (scaled[c] - mean - normalized[c] * product) * factor;
+      }
+    });
+  }
+
   void forward(const Relu& op) {
     for (std::size_t i = 0; i < out().size(); ++i) out()[i] = std::max(in(op.input)[i], 0.0);
   }

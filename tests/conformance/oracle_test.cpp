@@ -22,11 +22,11 @@ Graph graph_of_all_ops(LossKind loss) {
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
   x = graph.conv2d(x, {.name = "conv2", .out_channels = 3, .kernel = 3, .padding = 1});
   x = graph.relu(graph.add(x, shortcut));
-  x = graph.append(Gelu{x});
+  x = graph.append(LayerNorm{graph.append(Gelu{x}), {.name = "ln1"}});
   const ValueId pooled = graph.flatten(graph.global_avg_pool(x));
   x = graph.linear(pooled, {.name = "fc1", .out_features = 4});
   const ValueId wide = graph.linear(graph.flatten(shortcut), {.name = "fc2", .out_features = 4});
-  x = graph.add(x, wide);
+  x = graph.append(LayerNorm{graph.add(x, wide), {.name = "ln2", .eps = 0.1}});
   if (loss == LossKind::bce) {
     graph.binary_cross_entropy(x, {.label_smoothing = 0.1});
   } else {

@@ -217,6 +217,28 @@ BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits_in_each_program_of_an_engine)
              boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(bits_of_layer_norms_do_not_depend_on_the_number_of_threads) {
+  Graph graph("layer norms", {.channels = 5, .height = 9, .width = 7}, 5);
+  const ValueId x = graph.append(LayerNorm{graph.input(), {.name = "norm1"}});
+  const ValueId y = graph.append(LayerNorm{x, {.name = "norm2"}});
+  graph.softmax_cross_entropy(graph.flatten(graph.global_avg_pool(y)), {});
+  const auto problem =
+      oracle::random_problem(graph, 61, 3);  // more rows than parts, not a multiple
+  std::vector<std::vector<float>> gradients;
+  for (const int threads : {1, 2, 3}) {
+    const auto engine = make_cpu_engine(graph, {.threads = threads});
+    conformance::load(*engine, oracle::random_state(graph, 7));
+    const conformance::EngineBatch batch(*engine, problem);
+    const auto program = engine->compile_training(problem.batch_size);
+    program->forward(batch.batch());
+    conformance::CopyingObserver observer(*engine);
+    program->backward({}, observer);
+    gradients.push_back(conformance::gradients_of(*engine));
+  }
+  BOOST_TEST((gradients[1] == gradients[0]));
+  BOOST_TEST((gradients[2] == gradients[0]));
+}
+
 BOOST_AUTO_TEST_CASE(parameters_start_as_zeros_and_statistics_as_in_the_graph) {
   const auto engine = make_cpu_engine(residual_network(), {.threads = 1, .tail_size = 0});
 

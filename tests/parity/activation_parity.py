@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""activation_parity.py ORACLE_DUMP: compares what the conformance tests expect of GELUs with PyTorch, in float64."""
+"""activation_parity.py ORACLE_DUMP: compares what the conformance tests expect of GELUs and layer norms with PyTorch, in float64."""
 
 import json
 import subprocess
@@ -11,19 +11,28 @@ from pytorch_parity import torch
 TOLERANCE = 1e-12
 
 
+class Pixels(torch.nn.LayerNorm):
+    """torchvision's LayerNorm2d."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class Network(torch.nn.Module):
     """The graph of oracle_dump.cpp."""
 
     def __init__(self):
         super().__init__()
         self.conv = torch.nn.Conv2d(3, 6, 1)
+        self.pixels = Pixels(6, eps=1e-3)
+        self.features = torch.nn.LayerNorm(6 * 4 * 5)
         self.fc1 = torch.nn.Linear(6 * 4 * 5, 7)
         self.fc2 = torch.nn.Linear(7, 4)
         self.gelu = torch.nn.GELU()
 
     def forward(self, x):
-        x = self.gelu(self.conv(x))
-        return self.fc2(self.gelu(self.fc1(x.flatten(1))))
+        x = self.gelu(self.pixels(self.conv(x)))
+        return self.fc2(self.gelu(self.fc1(self.features(x.flatten(1)))))
 
 
 def check(name, expected, exact):

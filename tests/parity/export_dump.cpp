@@ -27,10 +27,12 @@ Graph every_op() {
   const ValueId twice = graph.conv2d(x, {.name = "read_twice", .out_channels = 8, .kernel = 1});
   x = graph.add(graph.batch_norm(twice, {.name = "bn2"}), twice);
   x = graph.append(Gelu{x});
+  x = graph.append(LayerNorm{x, {.name = "pixels", .eps = 0.25}});
   x = graph.max_pool(x, {.kernel = 3, .stride = 1, .padding = 1});
   x = graph.avg_pool(x, {.kernel = 2, .stride = 2, .partial_windows = true});
   x = graph.batch_norm(graph.global_avg_pool(x), {.name = "bn3"});
-  const ValueId logits = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 5});
+  x = graph.append(LayerNorm{graph.flatten(x), {.name = "features"}});
+  const ValueId logits = graph.linear(x, {.name = "fc", .out_features = 5});
   graph.softmax_cross_entropy(logits, {});
   return graph;
 }

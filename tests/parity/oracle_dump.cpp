@@ -1,5 +1,5 @@
-// oracle_dump: prints what the conformance tests expect of a network of activations, in double
-// precision, as JSON for activation_parity.py.
+// oracle_dump: prints what the conformance tests expect of a network of activations and layer
+// norms, in double precision, as JSON for activation_parity.py.
 #include "conformance/fixtures.hpp"
 #include "conformance/oracle.hpp"
 
@@ -18,7 +18,8 @@ Graph network() {
   Graph graph("activations", {.channels = 3, .height = 4, .width = 5}, 4);
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv", .out_channels = 6, .kernel = 1, .bias = true});
-  x = graph.flatten(graph.append(Gelu{x}));
+  x = graph.append(LayerNorm{x, {.name = "pixels", .eps = 1e-3}});
+  x = graph.append(LayerNorm{graph.flatten(graph.append(Gelu{x})), {.name = "features"}});
   x = graph.append(Gelu{graph.linear(x, {.name = "fc1", .out_features = 7})});
   x = graph.linear(x, {.name = "fc2", .out_features = 4});
   graph.softmax_cross_entropy(x, {});

@@ -47,6 +47,24 @@ class SlowToWait final : public ForwardingCommunicator {
   }
 };
 
+/// Layer norms of pixels and of flat values, in blocks and outside, and GELUs.
+Graph layer_norms() {
+  Graph graph("layer-norms", {.channels = 3, .height = 12, .width = 12}, 10);
+  ValueId x = graph.conv2d(graph.input(), {.name = "stem", .out_channels = 12, .stride = 3});
+  for (const char* name : {"block1", "block2"}) {
+    graph.begin_block();
+    const std::string block = name;
+    ValueId y = graph.append(LayerNorm{x, {.name = block + ".norm", .eps = 1e-3}});
+    y = graph.append(Gelu{graph.conv2d(y, {.name = block + ".conv1", .out_channels = 20})});
+    y = graph.conv2d(y, {.name = block + ".conv2", .out_channels = 12, .padding = 2, .bias = true});
+    x = graph.add(x, y);
+  }
+  graph.end_blocks();
+  x = graph.append(LayerNorm{graph.flatten(graph.global_avg_pool(x)), {.name = "norm"}});
+  graph.softmax_cross_entropy(graph.linear(x, {.name = "fc", .out_features = 10}), {});
+  return graph;
+}
+
 std::vector<float> update_since(const std::vector<float>& initial, std::vector<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= initial[i];
   return values;
@@ -108,6 +126,21 @@ BOOST_AUTO_TEST_CASE(a_residual_network_matches_replicated_training_for_twenty_s
   for (const ShardMode mode : all_modes) {
     // A ReLU that rounding flips changes all later steps, so the learning rate is small.
     check_as_replicated({.global_batch = 31, .lr = 1e-4}, mode, 20, 1e-3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(layer_norms_match_replicated_training) {
+  for (const ShardMode mode : all_modes) {
+    for (const bool device : {false, true}) {
+      for (const int accumulate : {1, 3}) {
+        check_as_replicated({.graph = layer_norms,
+                             .global_batch = 30,
+                             .accumulate = accumulate,
+                             .lr = 1e-3,
+                             .device = device},
+                            mode, 4, 1e-4);
+      }
+    }
   }
 }
 

@@ -43,6 +43,10 @@ struct BatchNormOptions {
   bool zero_init_weight = false;  ///< --zero-init-residual
   StochasticDepth drop = {};      ///< of the branch that ends in the norm
 };
+struct LayerNormOptions {
+  std::string name;
+  double eps = 1e-5;
+};
 /// Square windows.
 struct PoolOptions {
   std::int64_t kernel = 2;
@@ -165,6 +169,18 @@ struct Gelu {
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
   [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
+/// Normalizes the channels of each pixel, or the features of a flat value, by their own mean and
+/// biased variance, then multiplies by the weight and adds the bias: torch.nn.LayerNorm of a flat
+/// value, torchvision's LayerNorm2d of C,H,W. Source: J. L. Ba et al., "Layer normalization", 2016.
+struct LayerNorm {
+  static constexpr std::string_view op_name = "layer_norm";
+  ValueId input;
+  LayerNormOptions options;
+  static constexpr std::array gradient{GradientOp{
+      .of_parameters = true, .reads_inputs = true, .reads_saved = true, .reads_parameters = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
+};
 
 /// What a loss computes of a sample's logits.
 struct LossRule {
@@ -201,7 +217,7 @@ struct BinaryCrossEntropy {
 
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
-                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu>;
+                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu, LayerNorm>;
 
 /// Whether the op is a loss, which ends a graph.
 template <typename T>

@@ -52,6 +52,34 @@ OnnxNodes BatchNorm::onnx(const Shape& /*output*/) const {
       {.type = "BatchNormalization", .attributes = {{"epsilon", static_cast<float>(options.eps)}}}};
 }
 
+OpDefinition LayerNorm::define(const OpInputs& in) const {
+  const Shape& value = in.shapes[0];
+  const auto vector = [&](const char* suffix, Initialization initialization) {
+    return Parameter{.name = options.name + suffix,
+                     .shape = {value[0]},
+                     .kind = ParameterKind::norm,
+                     .initialization = initialization};
+  };
+  return {.output = value,
+          .parameters = {vector(".weight", Initialization::ones),
+                         vector(".bias", Initialization::zeros)},
+          .function = fmt::format(" e{:.17g}", options.eps)};
+}
+
+OnnxNodes LayerNorm::onnx(const Shape& output) const {
+  using In = OnnxOperand;
+  using Axes = std::vector<std::int64_t>;
+  OnnxNode norm{
+      .type = "LayerNormalization",
+      .attributes = {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(options.eps)}}};
+  if (output.rank() == 1) return {norm};
+  norm.inputs = {In::node(0), In::parameter(0), In::parameter(1)};
+  return {
+      {.type = "Transpose", .attributes = {{"perm", Axes{0, 2, 3, 1}}}, .inputs = {In::value()}},
+      norm,
+      {.type = "Transpose", .attributes = {{"perm", Axes{0, 3, 1, 2}}}, .inputs = {In::node(1)}}};
+}
+
 OpDefinition Relu::define(const OpInputs& in) const {
   return {.output = in.shapes[0]};
 }

@@ -230,6 +230,31 @@ void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& exten
                                const std::uint8_t* mask, double elements, const NormGradient& of,
                                const NormGradient* added, void* dz);
 
+// --- Layer norm ---------------------------------------------------------------------------------
+
+/// (padded) each, 0 in the padding.
+struct LayerNormalization {
+  const float* weight;
+  const float* bias;
+  float eps;
+};
+/// Of each row's channels, (rows) each; null: not kept.
+struct RowStatistics {
+  float* means = nullptr;
+  float* inverse_deviations = nullptr;  ///< 1 / sqrt(variance + eps), of the biased variance
+};
+/// y may be x. The order of a row's sums depends on the number of channels alone.
+void layer_norm_forward(Stream stream, DataType type, const Matrix& extent, const void* x,
+                        const LayerNormalization& norm, const RowStatistics& statistics, void* y);
+/// dx may be dy or x.
+void layer_norm_backward(Stream stream, DataType type, const Matrix& extent, const void* x,
+                         const void* dy, const float* weight, const RowStatistics& statistics,
+                         void* dx);
+/// `workspace`: of reduction_workspace() bytes.
+void layer_norm_parameter_gradients(Stream stream, DataType type, const Matrix& extent,
+                                    const void* x, const void* dy, const RowStatistics& statistics,
+                                    const KeptGradients& out, void* workspace);
+
 // --- Pooling, flattening, bias ------------------------------------------------------------------
 
 struct PoolExtent {
