@@ -1,14 +1,14 @@
 # `find_package(lockstep)` defines lockstep::lockstep.
-get_property(layers GLOBAL PROPERTY lockstep_layers)
+get_property(libraries GLOBAL PROPERTY lockstep_libraries)
 add_library(lockstep INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep)
-target_link_libraries(lockstep INTERFACE ${layers})
+target_link_libraries(lockstep INTERFACE ${libraries})
 # The public headers: lockstep.hpp and what it includes (tests/install/tree_test.py). The others are internal.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS cmake/public-headers.txt)
 file(STRINGS cmake/public-headers.txt headers)
 list(TRANSFORM headers PREPEND ${PROJECT_SOURCE_DIR}/include/lockstep/)
 target_sources(lockstep INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers})
-install(TARGETS lockstep lockstep_options ${layers} EXPORT lockstepTargets FILE_SET HEADERS)
+install(TARGETS lockstep lockstep_options ${libraries} EXPORT lockstepTargets FILE_SET HEADERS)
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 configure_package_config_file(cmake/lockstepConfig.cmake.in lockstepConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)

@@ -27,7 +27,7 @@ if(LOCKSTEP_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE}> $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
-set_property(GLOBAL PROPERTY lockstep_layers "")
+set_property(GLOBAL PROPERTY lockstep_libraries "")
 
 # Headers of libraries that most sources include. Compiler caches reuse objects of precompiled headers only with settings of their
 # own, so that they get none; scripts/lint compiles without them, and finds includes that are missing.
@@ -48,6 +48,7 @@ target_compile_options(lockstep_control_headers PRIVATE ${LOCKSTEP_CONTROL_OPTIO
 # The ci preset sets -O1, which compiles in two thirds of the time; the tests depend little on the speed of such code.
 function(lockstep_own_target target)
   cmake_parse_arguments(TARGET "CONTROL" "" "" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY lockstep_libraries ${target})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_own_flags>)
   if(TARGET_CONTROL AND LOCKSTEP_CONTROL_OPTIONS)
     target_compile_options(${target} PRIVATE ${LOCKSTEP_CONTROL_OPTIONS})
@@ -69,11 +70,11 @@ function(lockstep_layer name)
     lockstep_own_target(lockstep_${name} ${kind})
   else()
     add_library(lockstep_${name} INTERFACE)
+    set_property(GLOBAL APPEND PROPERTY lockstep_libraries lockstep_${name})
     set(scope INTERFACE)
   endif()
   list(TRANSFORM LAYER_LAYERS PREPEND lockstep_)
   target_link_libraries(lockstep_${name} ${scope} lockstep_options ${LAYER_LAYERS} ${LAYER_LIBRARIES})
-  set_property(GLOBAL APPEND PROPERTY lockstep_layers lockstep_${name})
 endfunction()
 
 # Builds all that `ctest -L unit` runs, without the program and the tests that need MPI.

@@ -4,6 +4,7 @@
 /// that this one includes are installed.
 
 #include "lockstep/cli/job.hpp"
+#include "lockstep/cli/program.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/models/models.hpp"

@@ -169,7 +169,6 @@ ExitStatus run_eval(Invocation& invocation) {
     const EvaluationResult result =
         evaluate(arguments, {.comm = job.comm(),
                              .binding = job.bind(static_cast<int>(arguments.threads)),
-                             .model = {},
                              .warn =
                                  [&](const std::string& text) {
                                    if (job.is_first()) print_warning(text);

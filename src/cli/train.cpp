@@ -63,7 +63,6 @@ ExitStatus run_train(Invocation& invocation) {
     return train(config, {.comm = comm,
                           .grid = job.grid(),
                           .binding = binding,
-                          .model = {},
                           .keep_watchdog = [&job](auto watchdog) { job.keep(std::move(watchdog)); },
                           .start_clock = job.start_clock()})
         .status;

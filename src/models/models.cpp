@@ -44,15 +44,34 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string_view nearest_name(std::string_view name) {
-  return *std::min_element(names.begin(), names.end(), [&](auto a, auto b) {
-    return edit_distance(a, name) < edit_distance(b, name);
-  });
+  return std::ranges::min(model_names(), {}, [&](auto each) { return edit_distance(each, name); });
+}
+
+struct OwnModel {
+  std::string name;
+  ModelFunction make;
+};
+std::vector<OwnModel>& own_models() {
+  static std::vector<OwnModel> all;
+  return all;
 }
 
 }  // namespace
 
-std::span<const std::string_view> model_names() {
-  return names;
+std::vector<std::string_view> model_names() {
+  std::vector<std::string_view> all(names.begin(), names.end());
+  for (const OwnModel& own : own_models()) all.emplace_back(own.name);
+  return all;
+}
+
+void add_model(std::string name, ModelFunction make) {
+  const std::vector<std::string_view> others = model_names();
+  const bool taken = std::ranges::find(others, name) != others.end();
+  if (taken || name.empty() || name.find_first_of(" \t\n") != std::string::npos) {
+    fail(ExitStatus::usage, "a model cannot be called '{}' ({}); choose another name", name,
+         taken ? "there is one of this name" : "a name has no blanks, and is not empty");
+  }
+  own_models().push_back({.name = std::move(name), .make = std::move(make)});
 }
 
 void add_loss(Graph& graph, ValueId logits, const ModelOptions& options) {
@@ -68,6 +87,15 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
   if (options.width < 0) {
     fail(ExitStatus::usage, "--width is {} (it must be positive, or 0 for the model's own)",
          options.width);
+  }
+  const auto own = std::ranges::find(own_models(), name, &OwnModel::name);
+  if (own != own_models().end()) {
+    Graph graph = own->make(options);
+    if (graph.name() == name) return graph;
+    fail(ExitStatus::usage,
+         "the network of model '{}' is called '{}' (checkpoints name it, so that other commands "
+         "find the model); give both one name",
+         name, graph.name());
   }
   const bool residual = name != "simple-cnn" && name != "mlp";
   for (const auto& [option, given] : {std::pair{"--zero-init-residual", options.zero_init_residual},
@@ -88,7 +116,7 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
     return models_detail::resnet(name, options);
   }
   fail(ExitStatus::usage, "--model is '{}' (there is no such model); did you mean {}? There are {}",
-       name, nearest_name(name), fmt::join(names, ", "));
+       name, nearest_name(name), fmt::join(model_names(), ", "));
 }
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
-  Graph graph = own_model ? own_model(plan.model) : make_model(plan.config.model, plan.model);
+Graph build_graph(const RunPlan& plan) {
+  Graph graph = make_model(plan.config.model, plan.model);
   if (plan.config.loss == LossKind::bce &&
       !std::holds_alternative<BinaryCrossEntropy>(graph.nodes().back().op)) {
     fail(ExitStatus::usage,
@@ -32,9 +32,8 @@ Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
 namespace {
 
 /// `option`: the one that sets the size, and its value.
-Graph build_resized(const Graph& training, const RunPlan& plan, const ModelFunction& own_model,
-                    const std::string& option) {
-  Graph graph = build_graph(plan, own_model);
+Graph build_resized(const Graph& training, const RunPlan& plan, const std::string& option) {
+  Graph graph = build_graph(plan);
   const std::string difference = layer_difference(training, graph);
   if (difference.empty()) return graph;
   ModelOptions trained = plan.model;
@@ -51,26 +50,24 @@ Graph build_resized(const Graph& training, const RunPlan& plan, const ModelFunct
 
 }  // namespace
 
-std::vector<SizedGraph> build_training_graphs(RunPlan plan, const ModelFunction& own_model) {
+std::vector<SizedGraph> build_training_graphs(RunPlan plan) {
   std::vector<SizedGraph> graphs;
-  graphs.push_back({.graph = build_graph(plan, own_model)});
+  graphs.push_back({.graph = build_graph(plan)});
   apply_parameter_options(graphs.front().graph, plan.config);  // the engine's graph
   for (const auto& [size, epoch] : plan.config.image_size_schedule) {
     plan.model.image.height = plan.model.image.width = size;
     graphs.push_back(
         {.epoch = epoch,
-         .graph = build_resized(graphs.front().graph, plan, own_model,
+         .graph = build_resized(graphs.front().graph, plan,
                                 fmt::format("--image-size-schedule {}@{}", size, epoch))});
   }
   return graphs;
 }
 
-std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
-                                            const ModelFunction& own_model) {
+std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan) {
   if (plan.evaluation_image == plan.model.image) return std::nullopt;
   plan.model.image = plan.evaluation_image;
-  return build_resized(training, plan, own_model,
-                       fmt::format("--eval-size {}", plan.config.eval_size));
+  return build_resized(training, plan, fmt::format("--eval-size {}", plan.config.eval_size));
 }
 
 }  // namespace lockstep

@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-/// The run's network: --model's, or that of `own_model` if it is not empty. Error(usage) if the
-/// latter does not end in the loss of --loss, or drops no block for --stochastic-depth.
-[[nodiscard]] Graph build_graph(const RunPlan& plan, const ModelFunction& own_model);
+/// The network of --model. Error(usage) if it does not end in the loss of --loss, or drops no block
+/// for --stochastic-depth.
+[[nodiscard]] Graph build_graph(const RunPlan& plan);
 
 /// The network for one size of training images.
 struct SizedGraph {
@@ -22,12 +22,10 @@ struct SizedGraph {
 /// One for --image-size, with the rates of --freeze and --lr-scale, then one for each change of
 /// --image-size-schedule; all have the same parameters. Error(usage) if the parameters depend on
 /// the size, or from apply_parameter_options().
-[[nodiscard]] std::vector<SizedGraph> build_training_graphs(RunPlan plan,
-                                                            const ModelFunction& own_model);
+[[nodiscard]] std::vector<SizedGraph> build_training_graphs(RunPlan plan);
 
 /// The network for images of --eval-size, with the parameters of `training`; nullopt if that is the
 /// size of training. Error(usage) if the parameters depend on the size.
-[[nodiscard]] std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
-                                                          const ModelFunction& own_model);
+[[nodiscard]] std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan);
 
 }  // namespace lockstep

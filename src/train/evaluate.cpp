@@ -165,11 +165,11 @@ std::string set_resizing(const EvaluationRequest& request, const DatasetInfo& da
 /// Error(usage) if its layers are not those that were trained, or memory does not hold it.
 Graph evaluated_graph(const RunPlan& plan, const EvaluationRequest& request,
                       const LoadedWeights& loaded, const EvaluationJob& job) {
-  Graph graph = build_graph(plan, job.model);
+  Graph graph = build_graph(plan);
   const auto make = [&](const ModelOptions& options) {
     RunPlan other = plan;
     other.model = options;
-    return build_graph(other, job.model);
+    return build_graph(other);
   };
   collectively(job.comm, [&] {
     if (loaded.reader) {

@@ -32,8 +32,8 @@ void Run::find_start() {
 void Run::plan() {
   plan_ = normalized_plan(config_, start_, data().info(), comm_);
   RunPlan& plan = plan_.plan;
-  graphs_ = build_training_graphs(plan, job_.model);
-  evaluation_graph_ = build_evaluation_graph(graph(), plan, job_.model);
+  graphs_ = build_training_graphs(plan);
+  evaluation_graph_ = build_evaluation_graph(graph(), plan);
   if (start_.state) {
     const Config before = parse_config_text(start_.state->config);
     check_resumable(plan, before, *start_.state, data().info().identity, graph().fingerprint());
@@ -163,8 +163,7 @@ void Run::open_loaders() {
   start_clock_.enter("loader");
   const RunPlan& plan = plan_.plan;
   if (!validation_) open_validation();
-  staging_ = stage_data(plan.config,
-                        {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
+  staging_ = stage_data(plan.config, {.comm = comm_, .grid = job_.grid, .binding = job_.binding},
                         {&data(), validation_.get()});
   loading_ = loader_options(plan, session_->engine().input_format());
   if (loading_.format.content == ImageContent::pixels) {

@@ -136,8 +136,8 @@ std::optional<std::uint32_t> result_of(Job& job, Config config,
   config.run_dir = directory;
   std::filesystem::remove_all(directory);
   try {
-    const TrainingResult result = train(
-        config, {.comm = job.comm(), .grid = job.grid(), .binding = job.bind(1), .model = {}});
+    const TrainingResult result =
+        train(config, {.comm = job.comm(), .grid = job.grid(), .binding = job.bind(1)});
     const Checkpoint trained = read_checkpoint(result.checkpoint, CheckpointUse::weights);
     std::uint32_t crc = 0;
     for (const std::vector<NamedTensor>* group : {&trained.model, &trained.ema}) {

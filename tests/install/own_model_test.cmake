@@ -1,4 +1,4 @@
-# A user's project against the installed and moved tree: builds, trains on 2 ranks, resumes, evaluates.
+# A user's project against the installed and moved tree: builds, trains on 2 ranks, resumes, evaluates, exports, inspects.
 function(run)
   cmake_parse_arguments(RUN "" "EXPECT" "COMMAND" ${ARGN})
   execute_process(COMMAND ${RUN_COMMAND} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -43,7 +43,11 @@ run(COMMAND ${prefix}/bin/lockstep pack --from mnist --input ${idx} --output ${W
 
 separate_arguments(launch UNIX_COMMAND "${MPIRUN}")
 set(model ${WORK}/build/own_model)
-set(train ${launch} -n 2 ${model} train ${WORK}/data ${WORK}/run --batch-size 10 --lr 0.02 --threads 1)
+set(train ${launch} -n 2 ${model} train --model own-model --data ${WORK}/data --run-dir ${WORK}/run --batch-size 10 --lr 0.02 --threads 1)
 run(COMMAND ${train} --max-steps 4)
 run(COMMAND ${train} --max-steps 9 EXPECT "resuming from")
-run(COMMAND ${launch} -n 3 ${model} eval ${WORK}/data ${WORK}/run/checkpoints/latest EXPECT "top1 [0-9]")
+run(COMMAND ${launch} -n 3 ${model} eval --data ${WORK}/data ${WORK}/run/checkpoints/latest EXPECT "top-1 +[0-9]")
+run(COMMAND ${model} export ${WORK}/run/checkpoints/latest --format onnx --output ${WORK}/own.onnx EXPECT "own.onnx")
+run(COMMAND ${model} inspect --model own-model --image-size 8 --step EXPECT "block1.conv1")
+run(COMMAND ${model} inspect ${WORK}/run EXPECT "own-model")
+run(COMMAND ${model} scale --help EXPECT "own-model")

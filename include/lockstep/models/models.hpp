@@ -4,9 +4,10 @@
 #include "lockstep/core/resnet_kinds.hpp"
 #include "lockstep/graph/graph.hpp"
 
-#include <span>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -31,6 +32,13 @@ struct ModelOptions {
 /// Ends a graph with the loss of the options.
 void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 
+/// A network for an image shape and a number of classes.
+using ModelFunction = std::function<Graph(const ModelOptions&)>;
+
+/// Adds a model of a program's own: --model takes its name, in every command. Call it before
+/// anything else. Error(usage) if there is one of this name, or it has a blank or is empty.
+void add_model(std::string name, ModelFunction make);
+
 /// The graph of the model `name`, with torchvision's parameter names, and timm's for a deep stem
 /// and avgpool shortcuts. Images under 64 pixels get a 3x3 stem without pooling, or a deep one
 /// without pooling and stride, unless options.stem says which. Error(usage) if the name is unknown
@@ -40,7 +48,7 @@ void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 /// What make_model() chose because images are under 64 pixels; else empty.
 [[nodiscard]] std::string stem_note(std::string_view name, const ModelOptions& options);
 
-/// The names that make_model() accepts, in the order of `--help`.
-[[nodiscard]] std::span<const std::string_view> model_names();
+/// The names that make_model() accepts, in the order of `--help`; a program's own come last.
+[[nodiscard]] std::vector<std::string_view> model_names();
 
 }  // namespace lockstep

@@ -21,15 +21,11 @@ namespace lockstep {
 
 class Watchdog;
 
-/// A network for an image shape and a number of classes.
-using ModelFunction = std::function<Graph(const ModelOptions&)>;
-
 /// Inputs of train() besides the configuration. References outlive the call.
 struct TrainingJob {
   Communicator& comm;
   const ProcessGrid& grid;
   const ThreadBinding& binding;
-  ModelFunction model;  ///< empty: make_model(config.model)
   /// If train() throws on this rank, receives the run's watchdog, whose end_job() can still name
   /// the rank that made this one fail; may be empty.
   std::function<void(std::shared_ptr<Watchdog>)> keep_watchdog = {};
@@ -52,7 +48,6 @@ TrainingResult train(const Config& config, const TrainingJob& job);
 struct EvaluationJob {
   Communicator& comm;
   const ThreadBinding& binding;
-  ModelFunction model;  ///< empty: make_model of the checkpoint's model
   /// Receives warnings for the user, on every rank; may be empty.
   std::function<void(const std::string&)> warn = {};
   /// As `warn`, with how images become the network's input.

@@ -1,8 +1,5 @@
-// A user-defined residual network: own_model train DATA RUN_DIR [options] |
-// own_model eval DATA CHECKPOINT
+// lockstep, with a model of one's own: own_model train --model own-model --data DIR ...
 #include <lockstep/lockstep.hpp>
-
-#include <iostream>
 
 using namespace lockstep;
 
@@ -30,23 +27,9 @@ Graph own_model(const ModelOptions& options) {
   return graph;
 }
 
-ExitStatus run(Job& job, const std::vector<std::string>& args) {
-  if (args.at(0) == "eval") {
-    const auto result = evaluate({.checkpoint = args.at(2), .data = args.at(1)},
-                                 {.comm = job.comm(), .binding = job.bind(0), .model = own_model});
-    if (job.comm().rank() == 0) std::cout << "top1 " << result.top1 << '\n';
-    return ExitStatus::ok;
-  }
-  std::vector<std::string> options{"--data", args.at(1), "--run-dir", args.at(2)};
-  options.insert(options.end(), args.begin() + 3, args.end());
-  return train(parse_train_options(options).config,
-               {.comm = job.comm(), .grid = job.grid(), .binding = job.bind(0), .model = own_model})
-      .status;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> args(argv + 1, argv + argc);
-  return static_cast<int>(run_job(argc, argv, [&](Job& job) { return run(job, args); }));
+  add_model("own-model", own_model);
+  return run_program(argc, argv);
 }

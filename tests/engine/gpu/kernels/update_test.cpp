@@ -95,9 +95,9 @@ class Kernels {
         return momentum_update(kernel_stream(), range, LarsRule{.momentum = momentum},
                                first.data());
       case OptimizerKind::lion:
-        return momentum_update(
-            kernel_stream(), range,
-            LionRule::of({.beta1 = config_.beta1, .beta2 = config_.beta2}), first.data());
+        return momentum_update(kernel_stream(), range,
+                               LionRule::of({.beta1 = config_.beta1, .beta2 = config_.beta2}),
+                               first.data());
       case OptimizerKind::adam:
       case OptimizerKind::adamw:
       case OptimizerKind::lamb:
