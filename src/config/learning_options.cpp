@@ -43,6 +43,17 @@ std::string listed(bool OptimizerTraits::*trait) {
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
+OptionSpec loss_option() {
+  OptionSpec spec{.name = "loss", .help = "loss of training"};
+  for (const LossOption& loss : loss_options) {
+    spec.help += fmt::format("; {}: {}", loss.name, loss.help);
+    spec.choices.emplace_back(loss.name);
+  }
+  spec.help += fmt::format("; evaluation of all others than {} reports {} without smoothing",
+                           loss_options.front().name, loss_options.front().name);
+  return spec;
+}
+
 // NOLINTNEXTLINE(readability-function-size): a table
 void add_optimizer_options(OptionTable<Config>& t) {
   t.group("Optimizer")
@@ -242,10 +253,7 @@ void add_learning_options(OptionTable<Config>& t) {
       .add(&Config::accumulate, "accumulate", "micro-steps per update", {.min = 1, .max = 65536})
       .add(&Config::allow_batch_change, "allow-batch-change",
            "let a resumed run use another global batch")
-      .add(&Config::loss, "loss",
-           "loss of training; bce: the mean of the classes' binary cross entropies; evaluation "
-           "then reports cross-entropy without smoothing",
-           {.choices = {"cross-entropy", "bce"}})
+      .add(&Config::loss, loss_option())
       .add(&Config::bce_target_threshold, "bce-target-threshold",
            "with --loss bce: targets above it become 1, others 0; 0: targets stay",
            {.min = 0, .max = 0.999999999})

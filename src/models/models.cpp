@@ -75,12 +75,9 @@ void add_model(std::string name, ModelFunction make) {
 }
 
 void add_loss(Graph& graph, ValueId logits, const ModelOptions& options) {
-  if (options.loss == LossKind::bce) {
-    graph.binary_cross_entropy(logits, {.label_smoothing = options.label_smoothing,
-                                        .target_threshold = options.bce_target_threshold});
-  } else {
-    graph.softmax_cross_entropy(logits, {.label_smoothing = options.label_smoothing});
-  }
+  graph.append(make_loss(options.loss, logits,
+                         {.label_smoothing = options.label_smoothing,
+                          .target_threshold = options.bce_target_threshold}));
 }
 
 Graph make_model(std::string_view name, const ModelOptions& options) {

@@ -7,18 +7,16 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <variant>
 
 namespace lockstep {
 
 Graph build_graph(const RunPlan& plan) {
   Graph graph = make_model(plan.config.model, plan.model);
-  if (plan.config.loss == LossKind::bce &&
-      !std::holds_alternative<BinaryCrossEntropy>(graph.nodes().back().op)) {
+  if (plan.config.loss != Config{}.loss && plan.config.loss != loss_name(graph.nodes().back().op)) {
     fail(ExitStatus::usage,
-         "--loss bce does not go with {} (the model ends in another loss); end it with add_loss(), "
+         "--loss {} does not go with {} (the model ends in another loss); end it with add_loss(), "
          "or drop --loss",
-         graph.name());
+         plan.config.loss, graph.name());
   }
   if (plan.config.stochastic_depth > 0 && drop_probabilities(graph).empty()) {
     fail(ExitStatus::usage,

@@ -304,7 +304,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
       .clip_grad_norm = 1.5,
       .ema_decay = 0.99,
       .ema_every = 32,
-      .loss = LossKind::bce,
+      .loss = "bce",
       .bce_target_threshold = 0.3,
       .label_smoothing = 0.1,
       .precision = Precision::bf16,

@@ -2,6 +2,7 @@
 
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/loss_options.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -109,7 +110,7 @@ Config random_config(Random& random) {
   c.clip_grad_norm = real(random, 0, 100);
   c.ema_decay = real(random, 0, 0.99);
   c.ema_every = whole(random, 1, 1 << 20);
-  c.loss = static_cast<LossKind>(whole(random, 0, 1));
+  c.loss = loss_options[static_cast<std::size_t>(whole(random, 0, loss_options.size() - 1))].name;
   c.bce_target_threshold = real(random, 0, 0.99);
   c.label_smoothing = real(random, 0, 1);
   c.precision = static_cast<Precision>(whole(random, 0, 3));

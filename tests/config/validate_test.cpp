@@ -412,19 +412,19 @@ BOOST_AUTO_TEST_CASE(a_target_threshold_needs_the_loss_it_is_for) {
                 {"--bce-target-threshold 0.2", "--loss bce"});
   check_refused(
       [](Config& c) {
-        c.loss = LossKind::bce;
+        c.loss = "bce";
         c.bce_target_threshold = 1;
       },
       {"--bce-target-threshold is '1'"});
   check_refused(
       [](Config& c) {
-        c.loss = LossKind::bce;
+        c.loss = "bce";
         c.bce_target_threshold = 0.2;
       },
       {"belongs to --label-smoothing or --mixup or --cutmix (--label-smoothing is 0, --mixup is "
        "0"});
   BOOST_TEST(is_valid([](Config& c) {
-    c.loss = LossKind::bce;
+    c.loss = "bce";
     c.bce_target_threshold = 0.2;
     c.mixup = 0.1;
   }));

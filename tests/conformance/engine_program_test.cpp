@@ -1,7 +1,7 @@
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/loss_kind.hpp"
+#include "lockstep/core/loss_options.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -381,11 +381,10 @@ BOOST_AUTO_TEST_CASE(a_linear_layers_logits_are_not_rounded_to_16_bits) {
 // The last sample has 0 and -0.
 BOOST_AUTO_TEST_CASE(equal_logits_score_as_chance) {
   constexpr std::int64_t classes = 10;
-  for (const LossKind loss : {LossKind::cross_entropy, LossKind::bce}) {
+  for (const LossOption& loss : loss_options) {
     Graph graph("logits", {.channels = classes, .height = 1, .width = 1}, classes);
     const ValueId logits = graph.flatten(graph.input());
-    loss == LossKind::bce ? graph.binary_cross_entropy(logits, {})
-                          : graph.softmax_cross_entropy(logits, {});
+    graph.append(make_loss(loss.name, logits, {}));
     oracle::Problem problem{.batch_size = classes + 1, .images = {}, .labels = {}};
     for (std::int32_t label = 0; label < classes; ++label) {
       problem.labels.push_back(label);

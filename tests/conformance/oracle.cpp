@@ -15,11 +15,6 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-ValueId logits_of(const Op& loss) {
-  if (const auto* binary = std::get_if<BinaryCrossEntropy>(&loss)) return binary->input;
-  return std::get<SoftmaxCrossEntropy>(loss).input;
-}
-
 /// The extents of a (N, C, H, W) value.
 struct Extents {
   std::int64_t n, c, h, w;
@@ -58,7 +53,7 @@ class Runner {
   Result run() {
     for (id_ = 0; id_ < std::ssize(graph_.nodes()); ++id_) {
       std::visit([this](const auto& op) { forward(op); }, node().op);
-      if (id_ != logits_of(graph_.nodes().back().op)) round(out());
+      if (id_ != graph_.logits()) round(out());
     }
     if (mode_ == Mode::inference) return std::move(result_);
     for (id_ = std::ssize(graph_.nodes()) - 1; id_ >= 0; --id_) {

@@ -1,7 +1,7 @@
 #include "conformance/oracle.hpp"
 
 #include "conformance/fixtures.hpp"
-#include "lockstep/core/loss_kind.hpp"
+#include "lockstep/core/loss_options.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 
 /// Every op at least once, a value with two consumers, and strides and padding that leave a
 /// remainder.
-Graph graph_of_all_ops(LossKind loss) {
+Graph graph_of_all_ops(std::string_view loss) {
   Graph graph("all-ops", {.channels = 2, .height = 7, .width = 6}, 4);
   ValueId x = graph.conv2d(
       graph.input(), {.name = "conv1", .out_channels = 3, .kernel = 3, .padding = 1, .bias = true});
@@ -27,11 +27,7 @@ Graph graph_of_all_ops(LossKind loss) {
   x = graph.linear(pooled, {.name = "fc1", .out_features = 4});
   const ValueId wide = graph.linear(graph.flatten(shortcut), {.name = "fc2", .out_features = 4});
   x = graph.append(LayerNorm{graph.add(x, wide), {.name = "ln2", .eps = 0.1}});
-  if (loss == LossKind::bce) {
-    graph.binary_cross_entropy(x, {.label_smoothing = 0.1});
-  } else {
-    graph.softmax_cross_entropy(x, {.label_smoothing = 0.1});
-  }
+  graph.append(make_loss(loss, x, {.label_smoothing = 0.1}));
   return graph;
 }
 
@@ -71,8 +67,11 @@ void check_slopes(const Graph& graph) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
-  check_slopes(graph_of_all_ops(LossKind::cross_entropy));
-  check_slopes(graph_of_all_ops(LossKind::bce));
+  for (const LossOption& loss : loss_options) {
+    BOOST_TEST_CONTEXT(loss.name) {
+      check_slopes(graph_of_all_ops(loss.name));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_the_mean_over_classes) {

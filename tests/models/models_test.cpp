@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(every_model_ends_with_binary_cross_entropy_on_request) {
     const Graph graph = make_model(name, {.image = cifar,
                                           .classes = 7,
                                           .label_smoothing = 0.1,
-                                          .loss = LossKind::bce,
+                                          .loss = "bce",
                                           .bce_target_threshold = 0.2});
 
     const auto* loss = std::get_if<BinaryCrossEntropy>(&graph.nodes().back().op);

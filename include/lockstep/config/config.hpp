@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/config/option_types.hpp"
-#include "lockstep/core/loss_kind.hpp"
+#include "lockstep/core/loss_options.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/core/resnet_kinds.hpp"
 
@@ -84,7 +84,7 @@ struct Config {
   double clip_grad_norm = 0;         ///< 0: off
   double ema_decay = 0;              ///< of the average of the weights; 0: none
   std::int64_t ema_every = 1;        ///< updates
-  LossKind loss = LossKind::cross_entropy;
+  std::string loss{loss_options.front().name};
   double bce_target_threshold = 0;  ///< 0: none
   double label_smoothing = 0;
   Precision precision = Precision::fp32;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lockstep/core/loss_kind.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/graph/op_definition.hpp"
 
@@ -182,51 +181,56 @@ struct LayerNorm {
   [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
 
-/// What a loss computes of a sample's logits.
-struct LossRule {
-  LossKind kind = LossKind::cross_entropy;
-  double label_smoothing = 0;
-  double target_threshold = 0;  ///< of bce; 0: none
-};
 /// Ends a graph with the sum of the samples' losses. With smoothing e, K classes and log p the
 /// log-softmax of the logits, the loss of a sample with label y is
 /// -(1 - e) * log p[y] - e / K * sum over k of log p[k], as torch's label_smoothing.
 struct SoftmaxCrossEntropy {
   static constexpr std::string_view op_name = "softmax_cross_entropy";
+  static constexpr std::string_view loss_name = "cross-entropy";
   ValueId input;
   SoftmaxCrossEntropyOptions options;
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] LossRule rule() const noexcept {
-    return {.label_smoothing = options.label_smoothing};
-  }
 };
 /// Ends a graph with the sum of the samples' losses, each the mean over the classes of
 /// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target,
 /// as timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
 struct BinaryCrossEntropy {
   static constexpr std::string_view op_name = "binary_cross_entropy";
+  static constexpr std::string_view loss_name = "bce";
   ValueId input;
   BinaryCrossEntropyOptions options;
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
-  [[nodiscard]] LossRule rule() const noexcept {
-    return {.kind = LossKind::bce,
-            .label_smoothing = options.label_smoothing,
-            .target_threshold = options.target_threshold};
-  }
 };
 
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
                         Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu, LayerNorm>;
 
-/// Whether the op is a loss, which ends a graph.
+/// Whether the op is a loss, which ends a graph. `loss_name`: of its LossOption.
 template <typename T>
-concept LossOp = requires(const T& op) {
-  { op.rule() } -> std::same_as<LossRule>;
-};
+concept LossOp = std::same_as<std::remove_cvref_t<decltype(T::loss_name)>, std::string_view>;
 [[nodiscard]] inline bool is_loss(const Op& op) noexcept {
   return std::visit([](const auto& each) { return LossOp<std::decay_t<decltype(each)>>; }, op);
 }
+
+/// The options that a loss may have.
+struct LossSettings {
+  double label_smoothing = 0;
+  double target_threshold = 0;  ///< 0: none
+};
+template <LossOp T>
+[[nodiscard]] LossSettings settings_of(const T& op) noexcept {
+  LossSettings settings{.label_smoothing = op.options.label_smoothing};
+  if constexpr (requires { op.options.target_threshold; }) {
+    settings.target_threshold = op.options.target_threshold;
+  }
+  return settings;
+}
+/// The loss of a LossOption, with those of the settings that it has. Error(internal) if there is
+/// none of this name.
+[[nodiscard]] Op make_loss(std::string_view name, ValueId logits, const LossSettings& settings);
+/// The name of the loss's LossOption; empty if the op is none.
+[[nodiscard]] std::string_view loss_name(const Op& op) noexcept;
 
 /// What every op but the input and the losses has; one that lacks a part does not compile.
 template <typename T>

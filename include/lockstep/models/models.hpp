@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/loss_kind.hpp"
+#include "lockstep/core/loss_options.hpp"
 #include "lockstep/core/resnet_kinds.hpp"
 #include "lockstep/graph/graph.hpp"
 
@@ -25,8 +25,8 @@ struct ModelOptions {
   /// linearly from 0 for the first block, as in timm.
   double stochastic_depth = 0.0;
   double label_smoothing = 0.0;
-  LossKind loss = LossKind::cross_entropy;
-  double bce_target_threshold = 0.0;  ///< 0: none
+  std::string loss{loss_options.front().name};  ///< one of them
+  double bce_target_threshold = 0.0;            ///< 0: none
 };
 
 /// Ends a graph with the loss of the options.

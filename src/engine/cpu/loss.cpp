@@ -1,11 +1,10 @@
 #include "loss.hpp"
 
-#include "../binary_cross_entropy.hpp"
 #include "lockstep/core/label_rank.hpp"
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
+#include <variant>
 
 namespace lockstep::cpu {
 namespace {
@@ -14,19 +13,13 @@ std::size_t size_of(std::int64_t extent) {
   return static_cast<std::size_t>(extent);
 }
 
-BinaryCrossEntropyTerms binary_terms(const GraphLoss& loss) {
-  return {.classes = loss.classes,
-          .label_smoothing = loss.rule.label_smoothing,
-          .target_threshold = loss.rule.target_threshold};
-}
-
 }  // namespace
 
 Loss::Loss(const GraphLoss& loss, std::int64_t batch_size)
     : loss_(loss),
       logits_(size_of(batch_size * loss.classes)),
       targets_(size_of(batch_size)),
-      log_sums_(size_of(batch_size)),
+      kept_(size_of(batch_size)),
       losses_(size_of(batch_size)),
       ranks_(size_of(batch_size)) {}
 
@@ -36,86 +29,51 @@ void Loss::forward(const float* logits, const BatchLabels& labels, std::int64_t 
     targets_[size_of(sample)] = labels.target(sample);
   }
   samples_ = samples;
+  std::visit(
+      [&](const auto& terms) {
 #pragma omp parallel for schedule(static)
-  for (std::int64_t sample = 0; sample < samples; ++sample) forward_sample(sample);
+        for (std::int64_t sample = 0; sample < samples; ++sample) forward_sample(terms, sample);
+      },
+      loss_.terms);
 }
 
-void Loss::forward_sample(std::int64_t sample) {
+LossRow Loss::row_of(std::int64_t sample) const {
+  const float* row = logits_.data() + sample * loss_.classes;
+  return {.logits = row,
+          .largest = *std::max_element(row, row + loss_.classes),
+          .labels = targets_[size_of(sample)]};
+}
+
+template <typename Terms>
+void Loss::forward_sample(const Terms& terms, std::int64_t sample) {
+  const LossRow row = row_of(sample);
+  assert(row.labels.label >= 0 && row.labels.label < loss_.classes);
+  typename Terms::Sums sums{};
+  for (std::int64_t k = 0; k < loss_.classes; ++k) terms.add(sums, row, k);
   const std::size_t n = size_of(sample);
-  const std::size_t classes = size_of(loss_.classes);
-  const float* row = logits_.data() + n * classes;
-  const SampleTarget& target = targets_[n];
-  assert(target.label >= 0 && target.label < loss_.classes);
-  ranks_[n] = label_rank({row, classes}, target.heavier());
-  if (loss_.rule.kind == LossKind::bce) {
-    binary_loss(n);
-  } else {
-    softmax_loss(n, *std::max_element(row, row + classes));
-  }
-}
-
-void Loss::softmax_loss(std::size_t n, float largest) {
-  const std::size_t classes = size_of(loss_.classes);
-  const float* row = logits_.data() + n * classes;
-  double sum = 0;       // of exponentials
-  double mean_gap = 0;  // sum of the logits' distances from the largest
-  for (std::size_t k = 0; k < classes; ++k) {
-    const double gap = double{row[k]} - double{largest};
-    sum += std::exp(gap);
-    mean_gap += gap;
-  }
-  mean_gap /= static_cast<double>(classes);
-  const double log_sum = std::log(sum);
-  const auto gap = [&](std::int32_t k) { return double{row[size_of(k)]} - double{largest}; };
-  const double label_gap = targets_[n].mean(gap(targets_[n].label), gap(targets_[n].partner));
-  const double smoothing = loss_.rule.label_smoothing;
-  log_sums_[n] = log_sum + double{largest};
-  losses_[n] = log_sum - (1 - smoothing) * label_gap - smoothing * mean_gap;
-  if (smoothing == 0) losses_[n] = log_sum - label_gap;
-}
-
-void Loss::binary_loss(std::size_t n) {
-  const std::size_t classes = size_of(loss_.classes);
-  const float* row = logits_.data() + n * classes;
-  const BinaryCrossEntropyTerms terms = binary_terms(loss_);
-  double sum = 0;
-  for (std::size_t k = 0; k < classes; ++k) {
-    const double target = terms.target(targets_[n], static_cast<std::int64_t>(k));
-    sum += BinaryCrossEntropyTerms::loss(double{row[k]}, target);
-  }
-  losses_[n] = sum / static_cast<double>(classes);
+  losses_[n] = terms.loss(sums, row);
+  kept_[n] = terms.kept(sums, row);
+  ranks_[n] = label_rank({row.logits, size_of(loss_.classes)}, row.labels.heavier());
 }
 
 void Loss::backward(float scale, float* gradient) const {
+  std::visit(
+      [&](const auto& terms) {
 #pragma omp parallel for schedule(static)
-  for (std::int64_t sample = 0; sample < samples_; ++sample) {
-    const std::size_t n = size_of(sample);
-    const std::span out(gradient + sample * loss_.classes, size_of(loss_.classes));
-    if (loss_.rule.kind == LossKind::bce) {
-      binary_gradient(n, scale, out);
-    } else {
-      softmax_gradient(n, scale, out);
-    }
-  }
+        for (std::int64_t sample = 0; sample < samples_; ++sample) {
+          backward_sample(terms, sample, scale, gradient + sample * loss_.classes);
+        }
+      },
+      loss_.terms);
 }
 
-void Loss::softmax_gradient(std::size_t n, float scale, std::span<float> out) const {
-  const float* row = logits_.data() + n * out.size();
-  const double smoothing = loss_.rule.label_smoothing;
-  const double off_target = smoothing / static_cast<double>(out.size());
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const double target =
-        off_target + (1 - smoothing) * targets_[n].share(static_cast<std::int64_t>(k));
-    out[k] = static_cast<float>(scale * (std::exp(double{row[k]} - log_sums_[n]) - target));
-  }
-}
-
-void Loss::binary_gradient(std::size_t n, float scale, std::span<float> out) const {
-  const float* row = logits_.data() + n * out.size();
-  const BinaryCrossEntropyTerms terms = binary_terms(loss_);
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const double target = terms.target(targets_[n], static_cast<std::int64_t>(k));
-    out[k] = static_cast<float>(scale * terms.gradient(double{row[k]}, target));
+template <typename Terms>
+void Loss::backward_sample(const Terms& terms, std::int64_t sample, float scale, float* out) const {
+  const float* row = logits_.data() + sample * loss_.classes;
+  const std::size_t n = size_of(sample);
+  for (std::int64_t k = 0; k < loss_.classes; ++k) {
+    const double target = terms.targets.of(targets_[n], k);
+    out[k] = static_cast<float>(double{scale} * terms.gradient(double{row[k]}, target, kept_[n]));
   }
 }
 

@@ -10,10 +10,7 @@
 
 namespace lockstep::cpu {
 
-/// The loss of a program. Softmax cross entropy: a sample's loss is -sum_k t_k log p_k, where t =
-/// (1
-/// - s) * (shares of its labels) + s / K. Binary cross entropy: BinaryCrossEntropyTerms. Keeps the
-/// values of the last forward that backward needs.
+/// The loss of a program. Keeps the values of the last forward that backward needs.
 class Loss final {
  public:
   Loss(const GraphLoss& loss, std::int64_t batch_size);
@@ -28,17 +25,17 @@ class Loss final {
   [[nodiscard]] std::span<const float> logits() const noexcept { return logits_.span(); }
 
  private:
-  void forward_sample(std::int64_t sample);
-  void softmax_loss(std::size_t n, float largest);
-  void binary_loss(std::size_t n);
-  void softmax_gradient(std::size_t n, float scale, std::span<float> out) const;
-  void binary_gradient(std::size_t n, float scale, std::span<float> out) const;
+  template <typename Terms>
+  void forward_sample(const Terms& terms, std::int64_t sample);
+  template <typename Terms>
+  void backward_sample(const Terms& terms, std::int64_t sample, float scale, float* out) const;
+  [[nodiscard]] LossRow row_of(std::int64_t sample) const;
 
   GraphLoss loss_;
   std::int64_t samples_ = 0;
   AlignedBuffer<float> logits_;          // (N, K)
   AlignedBuffer<SampleTarget> targets_;  // (N,)
-  AlignedBuffer<double> log_sums_;       // (N,) log of the sum of exponentials, of softmax
+  AlignedBuffer<double> kept_;           // (N,) as LossTerms
   AlignedBuffer<double> losses_;         // (N,)
   AlignedBuffer<std::int32_t> ranks_;    // (N,) of the labels, as LabelRank
 };

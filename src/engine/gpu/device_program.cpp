@@ -10,11 +10,7 @@ namespace lockstep::gpu {
 namespace {
 
 LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size) {
-  return {.batch = batch_size,
-          .classes = loss.classes,
-          .padded = padded_channels(loss.classes),
-          .label_smoothing = loss.rule.label_smoothing,
-          .target_threshold = loss.rule.target_threshold};
+  return {.batch = batch_size, .classes = loss.classes, .padded = padded_channels(loss.classes)};
 }
 
 /// Of the engine's graph, which says what is frozen; another size's has the same nodes.
@@ -86,34 +82,35 @@ void DeviceProgram::lower_all() {
     state_->working.refresh(context.device, state_->arena);
   });
   const DataType logits_type = ends_in_linear(graph) ? DataType::f32 : type;
-  const bool binary = graph_loss_.rule.kind == LossKind::bce;
-  const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
-  const auto backward = binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
   StepLowering<ProgramBuilder>(graph, steps)
-      .run(builder,
-           {.forward =
-                [&](const StepOp& op) {
-                  const Tensor logits = builder.value(op.inputs[0]);
-                  builder.emit("loss", {logits},
-                               [this, logits, logits_type, forward](const LaunchContext& context) {
-                                 forward(context.stream(), logits_type, loss_.extent(),
-                                         context.at(logits), context.labels, context.samples,
-                                         loss_.outputs());
-                                 loss_.fetch(context.device);
-                                 if (options_.training) statistics_.fetch(context.device);
-                               });
-                },
-            .backward =
-                [&](const StepOp& op) {
-                  builder.begin_backward();
-                  const Tensor gradient = builder.make_like(graph_loss_.logits);
-                  builder.emit("gradient of the loss", {gradient},
-                               [this, gradient, type, backward](const LaunchContext& context) {
-                                 backward(context.stream(), type, loss_.extent(), loss_.outputs(),
-                                          context.labels, loss_.scale(), context.at(gradient));
-                               });
-                  builder.set_value(*op.output, gradient);
-                }});
+      .run(builder, {.forward =
+                         [&](const StepOp& op) {
+                           const Tensor logits = builder.value(op.inputs[0]);
+                           builder.emit("loss", {logits},
+                                        [this, logits, logits_type](const LaunchContext& context) {
+                                          loss_forward(context.stream(), logits_type,
+                                                       loss_.extent(), graph_loss_.terms,
+                                                       {.logits = context.at(logits),
+                                                        .labels = context.labels,
+                                                        .samples = context.samples},
+                                                       loss_.outputs());
+                                          loss_.fetch(context.device);
+                                          if (options_.training) statistics_.fetch(context.device);
+                                        });
+                         },
+                     .backward =
+                         [&](const StepOp& op) {
+                           builder.begin_backward();
+                           const Tensor gradient = builder.make_like(graph_loss_.logits);
+                           builder.emit("gradient of the loss", {gradient},
+                                        [this, gradient, type](const LaunchContext& context) {
+                                          loss_backward(context.stream(), type, loss_.extent(),
+                                                        graph_loss_.terms, loss_.outputs(),
+                                                        context.labels, loss_.scale(),
+                                                        context.at(gradient));
+                                        });
+                           builder.set_value(*op.output, gradient);
+                         }});
   lists_ = builder.take();
   Device& device = *state_->device;
   forward_.emplace(device, std::span(lists_.forward).subspan(1), state_->records);

@@ -8,19 +8,19 @@ LossBlock::LossBlock(DeviceAllocator& memory, const LossExtent& extent)
     : extent_(extent),
       scale_(memory, 1),
       logits_(memory, static_cast<std::size_t>(extent.batch * extent.classes)),
-      log_sums_(memory, static_cast<std::size_t>(extent.batch)),
-      losses_(memory, log_sums_.size()),
-      ranks_(memory, log_sums_.size()),
-      labels_(memory, log_sums_.size()),
-      mixes_(memory, log_sums_.size()),
-      dropped_(memory, log_sums_.size()),
-      host_losses_(memory, log_sums_.size(), MemoryPlace::host),
-      host_ranks_(memory, log_sums_.size(), MemoryPlace::host),
+      kept_(memory, static_cast<std::size_t>(extent.batch)),
+      losses_(memory, kept_.size()),
+      ranks_(memory, kept_.size()),
+      labels_(memory, kept_.size()),
+      mixes_(memory, kept_.size()),
+      dropped_(memory, kept_.size()),
+      host_losses_(memory, kept_.size(), MemoryPlace::host),
+      host_ranks_(memory, kept_.size(), MemoryPlace::host),
       host_logits_(memory, logits_.size(), MemoryPlace::host) {}
 
 LossOutputs LossBlock::outputs() const noexcept {
   return {.logits = logits_.data(),
-          .log_sums = log_sums_.data(),
+          .kept = kept_.data(),
           .losses = losses_.data(),
           .ranks = ranks_.data()};
 }

@@ -68,7 +68,7 @@ class LossBlock final {
   DeviceArray<float> scale_;
   std::optional<float> last_scale_;
   DeviceArray<float> logits_;
-  DeviceArray<float> log_sums_;
+  DeviceArray<float> kept_;
   DeviceArray<float> losses_;
   DeviceArray<std::int32_t> ranks_;
   SampleValues<std::int32_t> labels_;

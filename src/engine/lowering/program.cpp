@@ -8,21 +8,47 @@
 
 namespace lockstep {
 
-GraphLoss training_loss(const Graph& graph) {
-  const ValueId logits = graph.logits();
-  const auto rule_of = [](const auto& op) -> LossRule {
-    if constexpr (LossOp<std::decay_t<decltype(op)>>) return op.rule();
-    return {};
+namespace {
+
+/// The alternative of LossTerms whose op is `Loss`.
+template <typename Loss, typename... Terms>
+LossTerms terms_of(const LossTargets& targets, const std::variant<Terms...>*) {
+  static_assert((std::is_same_v<typename Terms::Op, Loss> || ...), "the engines compute no terms");
+  LossTerms result;
+  const auto try_terms = [&]<typename Each>(const Each*) {
+    if constexpr (std::is_same_v<typename Each::Op, Loss>) result = Each{.targets = targets};
   };
-  return {.logits = logits,
-          .classes = graph.nodes()[static_cast<std::size_t>(logits)].output[0],
-          .rule = std::visit(rule_of, graph.nodes().back().op)};
+  (try_terms(static_cast<const Terms*>(nullptr)), ...);
+  return result;
 }
 
+/// Of a loss; cross entropy's without smoothing if the op is none.
+LossTerms terms_of(const Op& op, std::int64_t classes) {
+  return std::visit(
+      [&]<typename Each>(const Each& each) -> LossTerms {
+        if constexpr (LossOp<Each>) {
+          const LossSettings settings = settings_of(each);
+          return terms_of<Each>(
+              loss_targets(classes, settings.label_smoothing, settings.target_threshold),
+              static_cast<const LossTerms*>(nullptr));
+        } else {
+          return SoftmaxCrossEntropyTerms{.targets = loss_targets(classes, 0)};
+        }
+      },
+      op);
+}
+
+}  // namespace
+
 GraphLoss loss_of(const ProgramOptions& options, const Graph& own) {
-  GraphLoss loss = training_loss(graph_of(options, own));
-  if (!options.training && loss.rule.kind != LossKind::cross_entropy) loss.rule = {};
-  return loss;
+  const Graph& graph = graph_of(options, own);
+  const ValueId logits = graph.logits();
+  const std::int64_t classes = graph.nodes()[static_cast<std::size_t>(logits)].output[0];
+  const Op& loss = graph.nodes().back().op;
+  const bool substitutes = !options.training && !std::holds_alternative<SoftmaxCrossEntropy>(loss);
+  return {.logits = logits,
+          .classes = classes,
+          .terms = terms_of(substitutes ? Op(SoftmaxCrossEntropy{}) : loss, classes)};
 }
 
 const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../losses/loss_terms.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/step/step_graph.hpp"
@@ -14,16 +15,15 @@ namespace lockstep {
 struct GraphLoss {
   ValueId logits = 0;
   std::int64_t classes = 0;
-  LossRule rule = {};
+  LossTerms terms = {};
 };
-[[nodiscard]] GraphLoss training_loss(const Graph& graph);
 
 /// The graph to compile; `own` is the engine's.
 [[nodiscard]] inline const Graph& graph_of(const ProgramOptions& options, const Graph& own) {
   return options.graph != nullptr ? *options.graph : own;
 }
-/// The graph's; for inference, cross entropy without smoothing instead of binary cross entropy, as
-/// timm.
+/// The graph's; for inference, cross entropy without smoothing instead of another loss than softmax
+/// cross entropy, as timm.
 [[nodiscard]] GraphLoss loss_of(const ProgramOptions& options, const Graph& own);
 /// Returns the options; errors as Engine::compile(). `own` is the engine's graph.
 [[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options,

@@ -1,33 +1,86 @@
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/loss_options.hpp"
 #include "lockstep/graph/ops.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <type_traits>
 
 namespace lockstep {
 namespace {
 
-OpDefinition define_loss(const OpInputs& in, const LossRule& rule) {
+OpDefinition define_loss(const OpInputs& in, const LossSettings& settings) {
   if (in.shapes[0] != Shape{in.classes}) {
     fail(ExitStatus::usage, "{}: the loss gets logits {} for {} classes", in.graph, in.names[0],
          in.classes);
   }
-  if (!(rule.label_smoothing >= 0 && rule.label_smoothing < 1)) {
+  if (!(settings.label_smoothing >= 0 && settings.label_smoothing < 1)) {
     fail(ExitStatus::usage, "{}: label smoothing {} (it must be at least 0 and below 1)", in.graph,
-         rule.label_smoothing);
+         settings.label_smoothing);
   }
-  if (!(rule.target_threshold >= 0 && rule.target_threshold < 1)) {
+  if (!(settings.target_threshold >= 0 && settings.target_threshold < 1)) {
     fail(ExitStatus::usage, "{}: target threshold {} (it must be at least 0 and below 1)", in.graph,
-         rule.target_threshold);
+         settings.target_threshold);
   }
   return {.output = {}};
 }
 
+/// Calls `visit` with an op of each type that is a loss.
+template <typename Visit, typename... Ops>
+constexpr void for_each_loss(const Visit& visit, const std::variant<Ops...>*) {
+  const auto visit_loss = [&]<typename Each>(const Each*) {
+    if constexpr (LossOp<Each>) visit(Each{});
+  };
+  (visit_loss(static_cast<const Ops*>(nullptr)), ...);
+}
+constexpr const Op* all_ops = nullptr;
+
+constexpr std::size_t count_losses() {
+  std::size_t count = 0;
+  for_each_loss(
+      [&]<typename Loss>(const Loss&) {
+        count += std::ranges::count(loss_options, Loss::loss_name, &LossOption::name) == 1 ? 1 : 0;
+      },
+      all_ops);
+  return count;
+}
+static_assert(count_losses() == loss_options.size(), "each LossOption has one op");
+
 }  // namespace
 
+Op make_loss(std::string_view name, ValueId logits, const LossSettings& settings) {
+  std::optional<Op> made;
+  for_each_loss(
+      [&]<typename Loss>(Loss loss) {
+        if (Loss::loss_name != name) return;
+        loss.input = logits;
+        loss.options.label_smoothing = settings.label_smoothing;
+        if constexpr (requires { loss.options.target_threshold; }) {
+          loss.options.target_threshold = settings.target_threshold;
+        }
+        made = loss;
+      },
+      all_ops);
+  if (made) return *made;
+  fail(ExitStatus::internal, "there is no loss '{}' (core/loss_options.hpp lists them)", name);
+}
+
+std::string_view loss_name(const Op& op) noexcept {
+  return std::visit(
+      []<typename Each>(const Each&) -> std::string_view {
+        if constexpr (LossOp<Each>) return Each::loss_name;
+        return {};
+      },
+      op);
+}
+
 OpDefinition SoftmaxCrossEntropy::define(const OpInputs& in) const {
-  return define_loss(in, rule());
+  return define_loss(in, settings_of(*this));
 }
 
 OpDefinition BinaryCrossEntropy::define(const OpInputs& in) const {
-  return define_loss(in, rule());
+  return define_loss(in, settings_of(*this));
 }
 
 }  // namespace lockstep

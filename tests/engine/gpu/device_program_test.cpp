@@ -3,6 +3,7 @@
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/loss_options.hpp"
 #include "lockstep/models/models.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -345,21 +346,20 @@ std::vector<std::vector<float>> gradients_by_scale(Network& network, bool reads)
   return found;
 }
 
-Graph linear_with(LossKind loss) {
+Graph linear_with(std::string_view loss) {
   Graph graph("linear", {.channels = 3, .height = 4, .width = 4}, 5);
   const ValueId logits =
       graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = 5});
-  loss == LossKind::bce ? graph.binary_cross_entropy(logits, {})
-                        : graph.softmax_cross_entropy(logits, {});
+  graph.append(make_loss(loss, logits, {}));
   return graph;
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(one_recording_serves_every_loss_scale) {
-  for (const LossKind loss : {LossKind::cross_entropy, LossKind::bce}) {
-    Network singly(linear_with(loss), {.when = HostWork::late});
-    Network recorded(linear_with(loss), {.when = HostWork::late, .records = true});
+  for (const LossOption& loss : loss_options) {
+    Network singly(linear_with(loss.name), {.when = HostWork::late});
+    Network recorded(linear_with(loss.name), {.when = HostWork::late, .records = true});
 
     const auto expected = gradients_by_scale(singly, true);
     BOOST_TEST((gradients_by_scale(recorded, false) == expected));

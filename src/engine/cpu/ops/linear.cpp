@@ -74,7 +74,7 @@ class InnerProduct final {
 
  private:
   static bool makes_logits(const LoweringContext& context) {
-    return training_loss(context.graph).logits == context.id;
+    return context.graph.logits() == context.id;
   }
 
   /// oneDNN 2.6 writes no result if it uses AMX, divides the sums among threads and there are at

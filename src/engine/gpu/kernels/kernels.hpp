@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../batch_labels.hpp"
+#include "../../losses/loss_terms.hpp"
 #include "../data_type.hpp"
 #include "../gpu_class.hpp"
 #include "column_gather.hpp"
@@ -307,33 +308,26 @@ struct LossExtent {
   std::int64_t batch;
   std::int64_t classes;
   std::int64_t padded;
-  double label_smoothing;
-  double target_threshold = 0;  ///< of binary cross entropy
 };
-/// As cpu::Loss, for the first `samples` of the batch. Writes fp32 logits (N, classes), and
-/// per sample the log of the sum of exponentials, the loss, and the label's rank, as LabelRank. The
-/// batch's other samples do not count: their loss is 0, their rank is no hit, and their log sum is
-/// infinite, which tells the backward pass that their gradients are 0.
+struct LossInputs {
+  const void* logits;  ///< T (N, padded)
+  BatchLabels labels;
+  std::int64_t samples;  ///< of the batch that count
+};
+/// Of a batch: fp32 logits (N, classes), and per sample what backward reads of LossTerms, the loss,
+/// and the label's rank, as LabelRank. The samples that do not count have a loss of 0, no hit, and
+/// infinity in `kept`, which tells backward that their gradients are 0.
 struct LossOutputs {
   float* logits;
-  float* log_sums;
+  float* kept;
   float* losses;
   std::int32_t* ranks;
 };
-void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
-                                   const void* logits, const BatchLabels& labels,
-                                   std::int64_t samples, const LossOutputs& out);
+void loss_forward(Stream stream, DataType type, const LossExtent& extent, const LossTerms& loss,
+                  const LossInputs& in, const LossOutputs& out);
 /// d(*scale * sum of losses) / d(logits) as T (N, padded), zero in the padding.
-void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
-                                    const LossOutputs& forward, const BatchLabels& labels,
-                                    const float* scale, void* gradient);
-
-/// The same for binary cross entropy. The log sums of samples that count are 0.
-void binary_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
-                                  const void* logits, const BatchLabels& labels,
-                                  std::int64_t samples, const LossOutputs& out);
-void binary_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
-                                   const LossOutputs& forward, const BatchLabels& labels,
-                                   const float* scale, void* gradient);
+void loss_backward(Stream stream, DataType type, const LossExtent& extent, const LossTerms& loss,
+                   const LossOutputs& forward, const BatchLabels& labels, const float* scale,
+                   void* gradient);
 
 }  // namespace lockstep::gpu

@@ -18,11 +18,11 @@ struct Case {
 };
 
 LossExtent extent_of(const Case& each) {
-  return {.batch = batch,
-          .classes = each.classes,
-          .padded = padded_channels(each.classes),
-          .label_smoothing = each.label_smoothing,
-          .target_threshold = each.target_threshold};
+  return {.batch = batch, .classes = each.classes, .padded = padded_channels(each.classes)};
+}
+LossTerms terms_of(const Case& each) {
+  return BinaryCrossEntropyTerms{
+      .targets = loss_targets(each.classes, each.label_smoothing, each.target_threshold)};
 }
 
 /// Labels of samples that are mixed in a cycle.
@@ -60,10 +60,10 @@ void check(const Case& each, DataType type, double spread) {
   Values gradient(type, batch * extent.padded);
   const Mirrored<float> scale(1, 0.125F);
 
-  binary_cross_entropy_forward(kernel_stream(), type, extent, logits.data(), labels.view(),
-                               each.samples, out.view());
-  binary_cross_entropy_backward(kernel_stream(), type, extent, out.view(), labels.view(),
-                                scale.data(), gradient.data());
+  loss_forward(kernel_stream(), type, extent, terms_of(each),
+               {logits.data(), labels.view(), each.samples}, out.view());
+  loss_backward(kernel_stream(), type, extent, terms_of(each), out.view(), labels.view(),
+                scale.data(), gradient.data());
 
   const auto classes = static_cast<double>(each.classes);
   for (std::int64_t n = 0; n < batch; ++n) {
@@ -126,8 +126,8 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   const Labels labels(each);
   LossValues out(extent);
 
-  binary_cross_entropy_forward(kernel_stream(), DataType::f32, extent, logits.data(), labels.view(),
-                               batch, out.view());
+  loss_forward(kernel_stream(), DataType::f32, extent, terms_of(each),
+               {logits.data(), labels.view(), batch}, out.view());
 
   for (std::size_t n = 0; n < batch; ++n) {
     BOOST_TEST(std::isnan(out.losses[n]) == (n == 2));

@@ -15,14 +15,14 @@ namespace lockstep::gpu {
 struct LossValues {
   explicit LossValues(const LossExtent& extent)
       : logits(static_cast<std::size_t>(extent.batch * extent.classes), NAN),
-        log_sums(static_cast<std::size_t>(extent.batch), NAN),
-        losses(log_sums),
-        ranks(log_sums.size(), -1) {}
+        kept(static_cast<std::size_t>(extent.batch), NAN),
+        losses(kept),
+        ranks(kept.size(), -1) {}
   [[nodiscard]] LossOutputs view() {
-    return {logits.data(), log_sums.data(), losses.data(), ranks.data()};
+    return {logits.data(), kept.data(), losses.data(), ranks.data()};
   }
   Mirrored<float> logits;
-  Mirrored<float> log_sums;
+  Mirrored<float> kept;
   Mirrored<float> losses;
   Mirrored<std::int32_t> ranks;
 };

@@ -17,7 +17,7 @@ struct Expected {
   std::int64_t rank = 0;
 };
 Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_t sample,
-                     const SampleTarget& target) {
+                     const SampleTarget& target, double label_smoothing) {
   const auto logit = [&](std::int64_t k) { return logits[sample * extent.padded + k]; };
   double largest = logit(0);
   for (std::int64_t k = 0; k < extent.classes; ++k) largest = std::max(largest, logit(k));
@@ -33,8 +33,7 @@ Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_
   result.log_sum = std::log(sum) + largest;
   const double of_labels =
       target.weight * logit(target.label) + (1 - target.weight) * logit(target.partner);
-  result.loss =
-      result.log_sum - (1 - extent.label_smoothing) * of_labels - extent.label_smoothing * mean;
+  result.loss = result.log_sum - (1 - label_smoothing) * of_labels - label_smoothing * mean;
   return result;
 }
 
@@ -65,13 +64,15 @@ struct Case {
 };
 
 LossExtent extent_of(const Case& each) {
-  return {.batch = batch,
-          .classes = each.classes,
-          .padded = padded_channels(each.classes),
-          .label_smoothing = each.label_smoothing};
+  return {.batch = batch, .classes = each.classes, .padded = padded_channels(each.classes)};
 }
+LossTerms terms_of(std::int64_t classes, double label_smoothing) {
+  return SoftmaxCrossEntropyTerms{.targets = loss_targets(classes, label_smoothing)};
+}
+
 void check(const Case& each, DataType type, double spread) {
   const LossExtent extent = extent_of(each);
+  const LossTerms terms = terms_of(each.classes, each.label_smoothing);
   const Values logits = random_logits(extent, type, spread);
   Mirrored<std::int32_t> labels = labels_below(each.classes);
   for (std::int64_t n = each.samples; n < batch; ++n)
@@ -85,10 +86,10 @@ void check(const Case& each, DataType type, double spread) {
   Values gradient(type, batch * extent.padded);
   const Mirrored<float> scale(1, 0.125F);
 
-  softmax_cross_entropy_forward(kernel_stream(), type, extent, logits.data(), batch_labels,
-                                each.samples, loss.view());
-  softmax_cross_entropy_backward(kernel_stream(), type, extent, loss.view(), batch_labels,
-                                 scale.data(), gradient.data());
+  loss_forward(kernel_stream(), type, extent, terms, {logits.data(), batch_labels, each.samples},
+               loss.view());
+  loss_backward(kernel_stream(), type, extent, terms, loss.view(), batch_labels, scale.data(),
+                gradient.data());
 
   for (std::int64_t n = 0; n < batch; ++n) {
     const auto at = static_cast<std::size_t>(n);
@@ -97,10 +98,10 @@ void check(const Case& each, DataType type, double spread) {
       BOOST_TEST(loss.ranks[at] == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
-    const Expected expected = expected_of(logits, extent, n, on_host.target(n));
+    const Expected expected =
+        expected_of(logits, extent, n, on_host.target(n), each.label_smoothing);
     BOOST_TEST(is_close(static_cast<double>(loss.losses[at]), expected.loss, DataType::f32, 1e-9));
-    BOOST_TEST(
-        is_close(static_cast<double>(loss.log_sums[at]), expected.log_sum, DataType::f32, 1e-9));
+    BOOST_TEST(is_close(static_cast<double>(loss.kept[at]), expected.log_sum, DataType::f32, 1e-9));
     BOOST_TEST(loss.ranks[at] == expected.rank);
   }
   const auto logit = [&](std::int64_t i) {
@@ -116,7 +117,8 @@ void check(const Case& each, DataType type, double spread) {
                          (k == labels_of_n.partner ? 1 - labels_of_n.weight : 0);
     const double target = each.label_smoothing / static_cast<double>(each.classes) +
                           (1 - each.label_smoothing) * share;
-    const double log_sum = expected_of(logits, extent, n, labels_of_n).log_sum;
+    const double log_sum =
+        expected_of(logits, extent, n, labels_of_n, each.label_smoothing).log_sum;
     return static_cast<double>(scale.host()[0]) * (std::exp(logits[i] - log_sum) - target);
   };
   // The log sum is rounded to fp32.
@@ -154,8 +156,8 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
     logits.set(4 * extent.padded, std::numeric_limits<double>::quiet_NaN());
     LossValues loss(extent);
 
-    softmax_cross_entropy_forward(kernel_stream(), DataType::f32, extent, logits.data(),
-                                  {.labels = labels.data()}, batch, loss.view());
+    loss_forward(kernel_stream(), DataType::f32, extent, terms_of(extent.classes, 0),
+                 {logits.data(), {.labels = labels.data()}, batch}, loss.view());
 
     for (std::size_t n = 0; n < batch; ++n) {
       const bool is_nan = n == 2 || n == 4;
@@ -174,8 +176,8 @@ BOOST_AUTO_TEST_CASE(a_class_of_probability_zero_adds_no_loss_without_smoothing)
   }
   LossValues loss(extent);
 
-  softmax_cross_entropy_forward(kernel_stream(), DataType::f32, extent, logits.data(),
-                                {.labels = labels.data()}, batch, loss.view());
+  loss_forward(kernel_stream(), DataType::f32, extent, terms_of(extent.classes, 0),
+               {logits.data(), {.labels = labels.data()}, batch}, loss.view());
 
   for (const float each : loss.losses.host()) BOOST_TEST(std::isfinite(each));
 }
