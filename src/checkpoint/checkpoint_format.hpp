@@ -27,8 +27,10 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("world_size", state.world_size);
   visit("global_batch", state.global_batch);
   visit("epoch_loss", state.epoch_loss);
-  visit("epoch_top1", state.epoch_top1);
-  visit("epoch_top5", state.epoch_top5);
+  for (std::size_t i = 0; i < training_metrics; ++i) {
+    const std::string name = "epoch_" + std::string(metric_table[i].name);
+    visit(name.c_str(), state.epoch_metrics[i]);
+  }
   visit("epoch_samples", state.epoch_samples);
   visit("best_top1", state.best_top1);
   visit("best_step", state.best_step);

@@ -2,6 +2,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
+#include "lockstep/run/metric_text.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "model_options.hpp"
 
@@ -138,20 +139,17 @@ void print_classes(const std::vector<ClassResult>& classes) {
 void print_result(const EvaluationResult& result, const EvalArguments& arguments,
                   const std::string& input) {
   if (arguments.json) {
-    Json json{{"images", input},
-              {"samples", result.samples},
-              {"loss", result.loss},
-              {"top1", result.top1},
-              {"top5", result.top5},
-              {"seconds", result.seconds},
-              {"weights", result.ema ? "ema" : "current"}};
+    Json json{{"images", input}, {"samples", result.samples}, {"loss", result.loss}};
+    add_metrics(json, result.metrics);
+    json["seconds"] = result.seconds;
+    json["weights"] = result.ema ? "ema" : "current";
     if (arguments.per_class) json["classes"] = to_json(result.classes);
     print_json(json);
     return;
   }
   if (!result.weights_text.empty()) print_out("weights: {}\n", result.weights_text);
-  print_out("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
-            result.loss, 100 * result.top1, 100 * result.top5);
+  print_out("{} samples: loss {:.4f}, {}\n", result.samples, result.loss,
+            percent_text(result.metrics));
   if (arguments.per_class) print_classes(result.classes);
 }
 
@@ -160,7 +158,7 @@ void print_result(const EvaluationResult& result, const EvalArguments& arguments
 ExitStatus run_eval(Invocation& invocation) {
   if (prints_help(invocation, eval_options(),
                   "usage: lockstep eval --checkpoint FILE --data DIR [options]\n\n"
-                  "Computes loss, top-1 and top-5 over exactly the samples of a split.\n")) {
+                  "Computes the loss and metrics over exactly the samples of a split.\n")) {
     return ExitStatus::ok;
   }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {

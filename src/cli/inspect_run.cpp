@@ -5,6 +5,7 @@
 #include "lockstep/core/file_link.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/line_follower.hpp"
+#include "lockstep/core/metrics.hpp"
 #include "lockstep/core/text_file.hpp"
 
 #include <fmt/format.h>
@@ -96,8 +97,15 @@ std::vector<Json> last_events(const FilePath& path) {
 /// "step 40: loss 0.61, top1 0.78"
 std::string event_text(const Json& event) {
   std::string text;
-  for (const char* name : {"step", "epoch", "samples", "loss", "top1", "top5", "ema_loss",
-                           "ema_top1", "ema_top5", "lr", "images_per_second"}) {
+  std::vector<std::string> names{"step", "epoch", "samples"};
+  for (const char* prefix : {"", "ema_"}) {
+    names.push_back(fmt::format("{}loss", prefix));
+    for (const Metric& metric : metric_table) {
+      names.push_back(fmt::format("{}{}", prefix, metric.name));
+    }
+  }
+  names.insert(names.end(), {"lr", "images_per_second"});
+  for (const std::string& name : names) {
     const auto found = event.find(name);
     if (found == event.end() || !found->is_number()) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,

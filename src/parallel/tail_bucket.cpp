@@ -7,10 +7,14 @@
 namespace lockstep {
 namespace {
 
-// Indices in StepSums, and its number of fields.
-constexpr std::size_t samples = 3;
-constexpr std::size_t not_finite = 4;
-constexpr std::size_t sums_size = 8;
+// Indices in the sums, and their number. The loss is the first, and metrics follow.
+constexpr std::size_t first_metric = 1;
+constexpr std::size_t samples = first_metric + training_metrics;
+constexpr std::size_t not_finite = samples + 1;
+constexpr std::size_t stop_requests = samples + 2;
+constexpr std::size_t save_requests = samples + 3;
+constexpr std::size_t failed = samples + 4;
+constexpr std::size_t sums_size = samples + 5;
 
 }  // namespace
 
@@ -53,26 +57,29 @@ void TailBucket::fold(std::span<float> tail, std::span<const float> statistics,
 }
 
 void TailBucket::write_sums(std::span<float> tail, const StepSums& sums) const noexcept {
-  const float values[sums_size] = {
-      static_cast<float>(sums.loss),          static_cast<float>(sums.top1),
-      static_cast<float>(sums.top5),          static_cast<float>(sums.samples),
-      static_cast<float>(sums.not_finite),    static_cast<float>(sums.stop_requests),
-      static_cast<float>(sums.save_requests), static_cast<float>(sums.failed)};
-  std::copy(std::begin(values), std::end(values),
-            tail.begin() + static_cast<std::ptrdiff_t>(statistics_));
+  const auto values = tail.subspan(statistics_, sums_size);
+  values[0] = static_cast<float>(sums.loss);
+  for (std::size_t i = 0; i < training_metrics; ++i) {
+    values[first_metric + i] = static_cast<float>(sums.metrics[i]);
+  }
+  values[samples] = static_cast<float>(sums.samples);
+  values[not_finite] = static_cast<float>(sums.not_finite);
+  values[stop_requests] = static_cast<float>(sums.stop_requests);
+  values[save_requests] = static_cast<float>(sums.save_requests);
+  values[failed] = static_cast<float>(sums.failed);
 }
 
 StepSums TailBucket::read_sums(std::span<const float> tail) const noexcept {
-  const auto value = [&](std::size_t i) { return tail[statistics_ + i]; };
-  const auto count = [&](std::size_t i) { return static_cast<int>(std::lround(value(i))); };
-  return {.loss = value(0),
-          .top1 = value(1),
-          .top5 = value(2),
-          .samples = value(samples),
-          .not_finite = count(not_finite),
-          .stop_requests = count(5),
-          .save_requests = count(6),
-          .failed = count(7)};
+  const auto values = tail.subspan(statistics_, sums_size);
+  const auto count = [&](std::size_t i) { return static_cast<int>(std::lround(values[i])); };
+  StepSums sums{.loss = values[0],
+                .samples = values[samples],
+                .not_finite = count(not_finite),
+                .stop_requests = count(stop_requests),
+                .save_requests = count(save_requests),
+                .failed = count(failed)};
+  for (std::size_t i = 0; i < training_metrics; ++i) sums.metrics[i] = values[first_metric + i];
+  return sums;
 }
 
 void TailBucket::update_running(std::span<const float> tail, int micro_steps,

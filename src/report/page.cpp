@@ -5,6 +5,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/metrics.hpp"
 #include "lockstep/core/parse_number.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/report/comparison.hpp"
@@ -165,11 +166,20 @@ Json run_json(const RunRecord& run) {
   return json;
 }
 
+Json metrics_json() {
+  Json array = Json::array();
+  for (const Metric& metric : metric_table) {
+    array.push_back({{"name", metric.name}, {"title", metric.title}});
+  }
+  return array;
+}
+
 /// The data of the page, which its scripts read.
 Json page_data(std::span<const RunRecord> runs) {
   Json all = Json::array();
   for (const RunRecord& run : runs) all.push_back(run_json(run));
   return {{"version", version()},
+          {"metrics", metrics_json()},
           {"defaults", parse_options(print_config(Config{}))},
           {"differing", differing_options(runs)},
           {"groups", same_configuration(runs)},

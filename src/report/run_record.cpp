@@ -6,10 +6,12 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_path.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "lockstep/core/metrics.hpp"
 #include "lockstep/core/text_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <sstream>
 
 namespace lockstep::report {
@@ -19,6 +21,23 @@ namespace fs = std::filesystem;
 
 /// Of a run; train has a tenth of it. A configuration of others is kept up to here.
 constexpr std::size_t most_options = 2000;
+
+using Names = std::vector<std::string>;
+
+/// The loss and the first `count` metrics.
+Names with_loss(std::size_t count, const std::string& prefix = {}) {
+  Names names{prefix + "loss"};
+  for (std::size_t i = 0; i < count; ++i) {
+    names.push_back(prefix + std::string(metric_table[i].name));
+  }
+  return names;
+}
+
+Names joined(std::initializer_list<Names> parts) {
+  Names all;
+  for (const Names& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
 
 /// Notes the text of an Error instead of throwing it.
 template <typename Action>
@@ -33,12 +52,14 @@ void noting(RunRecord& run, Action action) {
 }  // namespace
 
 RunRecord::RunRecord(std::size_t most_bins)
-    : steps({"loss", "top1", "top5", "lr", "images_per_second", "gradient_norm", "seconds.data",
-             "seconds.forward", "seconds.backward", "seconds.communication", "seconds.optimizer",
-             "seconds"},
+    : steps(joined({with_loss(training_metrics),
+                    {"lr", "images_per_second", "gradient_norm", "seconds.data", "seconds.forward",
+                     "seconds.backward", "seconds.communication", "seconds.optimizer", "seconds"}}),
             most_bins),
-      epochs({"loss", "top1", "top5", "images_per_second", "peak_rss_bytes"}, most_bins),
-      evaluations({"loss", "top1", "top5", "ema_loss", "ema_top1", "ema_top5"}, most_bins),
+      epochs(joined({with_loss(training_metrics), {"images_per_second", "peak_rss_bytes"}}),
+             most_bins),
+      evaluations(joined({with_loss(metric_table.size()), with_loss(metric_table.size(), "ema_")}),
+                  most_bins),
       checkpoints({}, most_bins),
       stragglers({}, most_bins) {}
 

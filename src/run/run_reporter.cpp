@@ -5,6 +5,7 @@
 #include "lockstep/core/log_words.hpp"
 #include "lockstep/core/unix_time.hpp"
 #include "lockstep/health/host_list.hpp"
+#include "lockstep/run/metric_text.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_log.hpp"
 #include "lockstep/run/tensorboard_writer.hpp"
@@ -17,6 +18,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr const Metric& decides = metric_table[deciding_metric];
 
 Json seconds_of(const PhaseTimes& times) {
   Json seconds{{"data", times.data},
@@ -55,16 +58,16 @@ std::string phases_text(const PhaseTimes& times) {
 /// What `step` and `epoch` events share.
 template <typename Report>
 Json training_event(const char* kind, const Report& report) {
-  return {{"event", kind},
-          {"step", report.step},
-          {"epoch", report.epoch},
-          {"samples", report.samples},
-          {"loss", report.loss},
-          {"top1", report.top1},
-          {"top5", report.top5},
-          {"lr", report.lr},
-          {"images_per_second", report.images_per_second},
-          {"seconds", seconds_of(report.times)}};
+  Json event{{"event", kind},
+             {"step", report.step},
+             {"epoch", report.epoch},
+             {"samples", report.samples},
+             {"loss", report.loss}};
+  add_metrics(event, report.metrics, training_metrics);
+  event["lr"] = report.lr;
+  event["images_per_second"] = report.images_per_second;
+  event["seconds"] = seconds_of(report.times);
+  return event;
 }
 
 Json changes_of(const std::vector<ConfigDifference>& changes) {
@@ -198,7 +201,7 @@ void RunReporter::step(const StepReport& report) {
   impl_->record(std::move(event));
   TensorboardWriter& board = *impl_->tensorboard;
   board.scalar("train/loss", report.step, report.loss);
-  board.scalar("train/top1", report.step, report.top1);
+  board.scalar(fmt::format("train/{}", decides.name), report.step, report.metrics[deciding_metric]);
   board.scalar("train/lr", report.step, report.lr);
   board.scalar("speed/images_per_second", report.step, report.images_per_second);
 }
@@ -208,14 +211,16 @@ void RunReporter::epoch(const EpochReport& report) {
                               report.epoch + 1, report.own_loss, report.own_samples, report.seconds,
                               phases_text(report.times)));
   if (!impl_->keeps_record()) return;
-  impl_->print(fmt::format("epoch {}: loss {:.4f}, top-1 {:.2f} %, {:.0f} images/s, {:.1f} s",
-                           report.epoch + 1, report.loss, 100 * report.top1,
-                           report.images_per_second, report.seconds));
+  impl_->print(fmt::format("epoch {}: loss {:.4f}, {} {:.2f} %, {:.0f} images/s, {:.1f} s",
+                           report.epoch + 1, report.loss, decides.title,
+                           100 * report.metrics[deciding_metric], report.images_per_second,
+                           report.seconds));
   Json event = training_event("epoch", report);
   event["peak_rss_bytes"] = peak_resident_bytes();
   impl_->record(std::move(event));
   impl_->tensorboard->scalar("epoch/loss", report.step, report.loss);
-  impl_->tensorboard->scalar("epoch/top1", report.step, report.top1);
+  impl_->tensorboard->scalar(fmt::format("epoch/{}", decides.name), report.step,
+                             report.metrics[deciding_metric]);
 }
 
 void RunReporter::straggler(const StragglerReport& report) {
@@ -247,8 +252,8 @@ void RunReporter::straggler(const StragglerReport& report) {
 void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
                              const Evaluations& evaluations) {
   const auto log = [&](const char* what, const EvaluationResult& result) {
-    impl_->log.info(fmt::format("{} at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}", what,
-                                step, result.loss, result.top1, result.top5));
+    impl_->log.info(fmt::format("{} at step {}: loss {:.6f}, {}", what, step, result.loss,
+                                fraction_text(result.metrics)));
   };
   const EvaluationResult& weights = evaluations.weights;
   log("evaluation", weights);
@@ -258,26 +263,25 @@ void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
              {"step", step},
              {"epoch", epoch},
              {"samples", weights.samples},
-             {"loss", weights.loss},
-             {"top1", weights.top1},
-             {"top5", weights.top5},
-             {"images_per_second", static_cast<double>(weights.samples) / weights.seconds},
-             {"seconds", {{"eval", weights.seconds}}}};
+             {"loss", weights.loss}};
+  add_metrics(event, weights.metrics);
+  event["images_per_second"] = static_cast<double>(weights.samples) / weights.seconds;
+  event["seconds"] = {{"eval", weights.seconds}};
   const auto report = [&](const std::string& what, const std::string& tag,
                           const EvaluationResult& result) {
-    impl_->print(fmt::format(
-        "{}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s", what, result.loss,
-        100 * result.top1, 100 * result.top5, result.samples, result.seconds));
+    impl_->print(fmt::format("{}: loss {:.4f}, {}, {} samples, {:.1f} s", what, result.loss,
+                             percent_text(result.metrics), result.samples, result.seconds));
     impl_->tensorboard->scalar(tag + "/loss", step, result.loss);
-    impl_->tensorboard->scalar(tag + "/top1", step, result.top1);
-    impl_->tensorboard->scalar(tag + "/top5", step, result.top5);
+    for (std::size_t i = 0; i < metric_table.size(); ++i) {
+      impl_->tensorboard->scalar(fmt::format("{}/{}", tag, metric_table[i].name), step,
+                                 result.metrics[i]);
+    }
   };
   report("validation", "val", weights);
   if (const auto& ema = evaluations.ema) {
     report("validation of the average", "val_ema", *ema);
     event["ema_loss"] = ema->loss;
-    event["ema_top1"] = ema->top1;
-    event["ema_top5"] = ema->top5;
+    add_metrics(event, ema->metrics, metric_table.size(), "ema_");
     event["seconds"]["ema_eval"] = ema->seconds;
   }
   impl_->record(std::move(event));

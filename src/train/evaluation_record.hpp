@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Adds the samples to the results of their classes, and the hits as BatchMetrics::top1 counts
+/// Adds the samples to the results of their classes, and the hits as the metric top-1 counts
 /// them, by LabelRank.
 void add_to_classes(const EvaluatedSamples& samples, std::span<ClassResult> classes);
 

@@ -49,13 +49,16 @@ Agreement agree(const std::optional<Error>& error, const std::function<bool()>& 
 
 /// The sums over all ranks, as means. Collective.
 EvaluationResult mean_over_ranks(const BatchMetrics& total, Communicator& comm) {
-  std::array<double, 4> sums{total.loss, static_cast<double>(total.top1),
-                             static_cast<double>(total.top5), static_cast<double>(total.samples)};
+  constexpr std::size_t metrics = metric_table.size();
+  std::array<double, metrics + 2> sums{total.loss};
+  std::ranges::copy(total.metrics.values, sums.begin() + 1);
+  sums.back() = static_cast<double>(total.samples);
   comm.all_reduce(std::span<double>(sums));
-  return {.samples = static_cast<std::int64_t>(sums[3]),
-          .loss = sums[0] / sums[3],
-          .top1 = sums[1] / sums[3],
-          .top5 = sums[2] / sums[3]};
+  const double samples = sums.back();
+  MetricValues means;
+  for (std::size_t i = 0; i < metrics; ++i) means[i] = sums[1 + i] / samples;
+  return {
+      .samples = static_cast<std::int64_t>(samples), .loss = sums[0] / samples, .metrics = means};
 }
 
 }  // namespace

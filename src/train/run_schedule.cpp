@@ -12,7 +12,8 @@ TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState sta
   if (state.position + geometry.global_batch <= geometry.samples) return state;
   ++state.epoch;
   state.position = 0;
-  state.epoch_loss = state.epoch_top1 = state.epoch_top5 = state.epoch_samples = 0;
+  state.epoch_loss = state.epoch_samples = 0;
+  state.epoch_metrics = {};
   return state;
 }
 

@@ -205,8 +205,7 @@ void TrainStep::write_sums(const StepRequests& requests, Current& current) {
   const BatchMetrics& metrics = current.metrics;
   tail_.write_sums(tail_values_.span(),
                    {.loss = metrics.loss / static_cast<double>(options_.geometry.global_batch),
-                    .top1 = static_cast<double>(metrics.top1),
-                    .top5 = static_cast<double>(metrics.top5),
+                    .metrics = metrics.metrics,
                     .samples = static_cast<double>(metrics.samples),
                     .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
                     .stop_requests = requests.stop ? 1 : 0,

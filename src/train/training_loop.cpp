@@ -174,8 +174,7 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   state_.samples += batch;
   if (result.sums.not_finite == 0) {
     state_.epoch_loss += result.sums.loss * static_cast<double>(batch);
-    state_.epoch_top1 += result.sums.top1;
-    state_.epoch_top5 += result.sums.top5;
+    state_.epoch_metrics += result.sums.metrics;
     state_.epoch_samples += static_cast<double>(batch);
   }
   const EpochPosition next =
@@ -201,8 +200,7 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
                         .step_of_epoch = step_of_epoch,
                         .samples = state_.samples,
                         .loss = result.sums.loss,
-                        .top1 = result.sums.top1 / static_cast<double>(batch),
-                        .top5 = result.sums.top5 / static_cast<double>(batch),
+                        .metrics = result.sums.metrics / static_cast<double>(batch),
                         .lr = lr,
                         .gradient_norm = result.gradient_norm,
                         .times = result.times,
@@ -229,15 +227,15 @@ void TrainingLoop::close_epoch(double lr) {
                          .epoch = state_.epoch,
                          .samples = state_.samples,
                          .loss = state_.epoch_loss / std::max(state_.epoch_samples, 1.0),
-                         .top1 = state_.epoch_top1 / std::max(state_.epoch_samples, 1.0),
-                         .top5 = state_.epoch_top5 / std::max(state_.epoch_samples, 1.0),
+                         .metrics = state_.epoch_metrics / std::max(state_.epoch_samples, 1.0),
                          .lr = lr,
                          .own_loss = own_loss_ / std::max(own_samples_, 1.0),
                          .own_samples = own_samples_,
                          .seconds = epoch_seconds_,
                          .images_per_second = state_.epoch_samples / std::max(epoch_seconds_, 1e-9),
                          .times = epoch_times_});
-  state_.epoch_loss = state_.epoch_top1 = state_.epoch_top5 = state_.epoch_samples = 0;
+  state_.epoch_loss = state_.epoch_samples = 0;
+  state_.epoch_metrics = {};
   epoch_times_ = {};
   epoch_seconds_ = own_loss_ = own_samples_ = 0;
 }
@@ -355,8 +353,8 @@ bool TrainingLoop::evaluate_if_due() {
   evaluation_was_stopped_ = !evaluations;
   if (!evaluations) return false;
   state_.last_eval_step = state_.step;
-  if (const double top1 = evaluations->best().top1; top1 > state_.best_top1) {
-    state_.best_top1 = top1;
+  if (const double value = evaluations->best().metrics[deciding_metric]; value > state_.best_top1) {
+    state_.best_top1 = value;
     state_.best_step = state_.step;
     parts_.saver.want();
   }

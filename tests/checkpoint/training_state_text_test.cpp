@@ -14,7 +14,7 @@ BOOST_AUTO_TEST_CASE(a_state_is_parsed_to_the_same_bits) {
   state.step = std::numeric_limits<std::int64_t>::max();
   state.best_step = -1;
   state.epoch_loss = 0.1 + 0.2;
-  state.epoch_top1 = -0.0;
+  state.epoch_metrics[0] = -0.0;
   state.data_identity = 0xFFFFFFFFU;
   state.config = "model=resnet18\nlr=0.1\n";
   state.convolutions = "64x8x8 to 64, padding 1: winograd direct direct\n";
@@ -24,7 +24,7 @@ BOOST_AUTO_TEST_CASE(a_state_is_parsed_to_the_same_bits) {
   const TrainingState found = parse_training_state(training_state_text(state));
 
   BOOST_TEST((found == state));
-  BOOST_TEST(std::signbit(found.epoch_top1));
+  BOOST_TEST(std::signbit(found.epoch_metrics[0]));
 }
 
 // The configuration contains paths, which may be any bytes.

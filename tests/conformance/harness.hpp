@@ -47,6 +47,12 @@ void load(Engine& engine, const oracle::State& state);
 /// Copies of an arena of the engine, without the tail, in host memory.
 [[nodiscard]] std::vector<float> gradients_of(Engine& engine);
 [[nodiscard]] std::vector<float> parameters_of(Engine& engine);
+[[nodiscard]] inline double top1(const BatchMetrics& of) {
+  return of.metrics[metric_index("top1")];
+}
+[[nodiscard]] inline double top5(const BatchMetrics& of) {
+  return of.metrics[metric_index("top5")];
+}
 [[nodiscard]] BatchMetrics run_forward(Program& program, const Batch& batch);
 
 /// For each index of an arena, whether it is an element and not padding.

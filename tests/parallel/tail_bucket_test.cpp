@@ -116,8 +116,7 @@ BOOST_AUTO_TEST_CASE(sums_are_read_as_they_were_written) {
   std::vector<float> tail(tail_bucket.size());
 
   tail_bucket.write_sums(tail, {.loss = 2.5,
-                                .top1 = 3,
-                                .top5 = 7,
+                                .metrics = {{3, 7}},
                                 .samples = 8,
                                 .not_finite = 1,
                                 .stop_requests = 2,
@@ -126,8 +125,8 @@ BOOST_AUTO_TEST_CASE(sums_are_read_as_they_were_written) {
 
   const StepSums sums = tail_bucket.read_sums(tail);
   BOOST_TEST(sums.loss == 2.5);
-  BOOST_TEST(sums.top1 == 3);
-  BOOST_TEST(sums.top5 == 7);
+  BOOST_TEST(sums.metrics[0] == 3);
+  BOOST_TEST(sums.metrics[1] == 7);
   BOOST_TEST(sums.samples == 8);
   BOOST_TEST(sums.not_finite == 1);
   BOOST_TEST(sums.stop_requests == 2);

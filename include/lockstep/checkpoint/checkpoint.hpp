@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/file_path.hpp"
+#include "lockstep/core/metrics.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 
@@ -30,11 +31,10 @@ struct TrainingState {
   std::int64_t seed = 0;
   std::int64_t world_size = 1;
   std::int64_t global_batch = 0;
-  double epoch_loss = 0;  ///< partial sums of this epoch
-  double epoch_top1 = 0;
-  double epoch_top5 = 0;
+  double epoch_loss = 0;            ///< partial sums of this epoch
+  MetricValues epoch_metrics = {};  ///< those of training
   double epoch_samples = 0;
-  double best_top1 = -1;  ///< best validation top-1, a fraction; -1: none yet
+  double best_top1 = -1;  ///< best validation mean of deciding_metric; -1: none yet
   std::int64_t best_step = -1;
   std::int64_t last_eval_step = -1;  ///< last evaluated step; -1: none yet
   double loss_scale = 0;             ///< of the next step; 0: not fp16

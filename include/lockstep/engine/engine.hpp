@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/batch.hpp"
+#include "lockstep/core/metrics.hpp"
 #include "lockstep/engine/engine_memory.hpp"
 #include "lockstep/engine/parameter_arena.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
@@ -19,15 +20,12 @@ namespace lockstep {
 /// Sums over the samples of a batch.
 struct BatchMetrics {
   double loss = 0;  ///< sum of the samples' losses
-  std::int64_t top1 = 0;
-  std::int64_t top5 =
-      0;  ///< hits among the five largest logits (or all, if there are fewer classes)
+  MetricValues metrics = {};
   std::int64_t samples = 0;
 
   BatchMetrics& operator+=(const BatchMetrics& other) noexcept {
     loss += other.loss;
-    top1 += other.top1;
-    top5 += other.top5;
+    metrics += other.metrics;
     samples += other.samples;
     return *this;
   }

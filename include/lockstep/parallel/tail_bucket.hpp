@@ -12,8 +12,7 @@ namespace lockstep {
 /// Step metrics and requests at the end of the tail; every field is a sum over ranks.
 struct StepSums {
   double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  MetricValues metrics = {};  ///< those of training
   double samples = 0;
   int not_finite = 0;     ///< ranks whose loss was NaN or infinite
   int stop_requests = 0;  ///< ranks that request a stop

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/metrics.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,12 +15,11 @@ struct ClassResult {
   std::int64_t top1 = 0;  ///< hits, as LabelRank
 };
 
-/// Means over exactly the samples of a split; top1 and top5 as fractions.
+/// Means over exactly the samples of a split.
 struct EvaluationResult {
   std::int64_t samples = 0;
   double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  MetricValues metrics = {};
   double seconds = 0;
   std::vector<ClassResult> classes = {};  ///< by label, on rank 0, if requested
   bool ema = false;                       ///< of a checkpoint's average, on rank 0

@@ -47,8 +47,7 @@ struct StepReport {
   std::int64_t step_of_epoch = 0;  ///< from 1
   std::int64_t samples = 0;        ///< total seen, including this step
   double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  MetricValues metrics = {};  ///< means of those of training
   double lr = 0;
   double gradient_norm = 0;
   PhaseTimes times;
@@ -61,8 +60,7 @@ struct EpochReport {
   std::int64_t epoch = 0;
   std::int64_t samples = 0;
   double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  MetricValues metrics = {};  ///< means of those of training
   double lr = 0;
   double own_loss = 0;  ///< this rank's mean
   double own_samples = 0;

@@ -1,6 +1,6 @@
 #include "loss.hpp"
 
-#include "lockstep/core/label_rank.hpp"
+#include "../prediction_sums.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -21,7 +21,7 @@ Loss::Loss(const GraphLoss& loss, std::int64_t batch_size)
       targets_(size_of(batch_size)),
       kept_(size_of(batch_size)),
       losses_(size_of(batch_size)),
-      ranks_(size_of(batch_size)) {}
+      predictions_(size_of(batch_size)) {}
 
 void Loss::forward(const float* logits, const BatchLabels& labels, std::int64_t samples) {
   std::copy_n(logits, logits_.size(), logits_.data());
@@ -50,10 +50,12 @@ void Loss::forward_sample(const Terms& terms, std::int64_t sample) {
   assert(row.labels.label >= 0 && row.labels.label < loss_.classes);
   typename Terms::Sums sums{};
   for (std::int64_t k = 0; k < loss_.classes; ++k) terms.add(sums, row, k);
+  PredictionSums prediction{};
+  for (std::int64_t k = 0; k < loss_.classes; ++k) prediction.add(row, k);
   const std::size_t n = size_of(sample);
   losses_[n] = terms.loss(sums, row);
   kept_[n] = terms.kept(sums, row);
-  ranks_[n] = label_rank({row.logits, size_of(loss_.classes)}, row.labels.heavier());
+  predictions_[n] = prediction.result(loss_.classes);
 }
 
 void Loss::backward(float scale, float* gradient) const {
@@ -79,7 +81,7 @@ void Loss::backward_sample(const Terms& terms, std::int64_t sample, float scale,
 
 BatchMetrics Loss::metrics() const noexcept {
   const std::size_t samples = size_of(samples_);
-  return sum_metrics(losses_.span().first(samples), ranks_.span().first(samples));
+  return sum_metrics(losses_.span().first(samples), predictions_.span().first(samples));
 }
 
 }  // namespace lockstep::cpu

@@ -15,7 +15,8 @@ class Loss final {
  public:
   Loss(const GraphLoss& loss, std::int64_t batch_size);
 
-  /// Keeps the logits (N, K) for backward; computes each sample's loss and hits below `samples`.
+  /// Keeps the logits (N, K) for backward; computes each sample's loss and prediction below
+  /// `samples`.
   void forward(const float* logits, const BatchLabels& labels, std::int64_t samples);
   /// Writes d(scale * sum of losses) / d(logits), (N, K).
   void backward(float scale, float* gradient) const;
@@ -33,11 +34,11 @@ class Loss final {
 
   GraphLoss loss_;
   std::int64_t samples_ = 0;
-  AlignedBuffer<float> logits_;          // (N, K)
-  AlignedBuffer<SampleTarget> targets_;  // (N,)
-  AlignedBuffer<double> kept_;           // (N,) as LossTerms
-  AlignedBuffer<double> losses_;         // (N,)
-  AlignedBuffer<std::int32_t> ranks_;    // (N,) of the labels, as LabelRank
+  AlignedBuffer<float> logits_;            // (N, K)
+  AlignedBuffer<SampleTarget> targets_;    // (N,)
+  AlignedBuffer<double> kept_;             // (N,) as LossTerms
+  AlignedBuffer<double> losses_;           // (N,)
+  AlignedBuffer<Prediction> predictions_;  // (N,)
 };
 
 }  // namespace lockstep::cpu

@@ -10,19 +10,19 @@ LossBlock::LossBlock(DeviceAllocator& memory, const LossExtent& extent)
       logits_(memory, static_cast<std::size_t>(extent.batch * extent.classes)),
       kept_(memory, static_cast<std::size_t>(extent.batch)),
       losses_(memory, kept_.size()),
-      ranks_(memory, kept_.size()),
+      predictions_(memory, kept_.size()),
       labels_(memory, kept_.size()),
       mixes_(memory, kept_.size()),
       dropped_(memory, kept_.size()),
       host_losses_(memory, kept_.size(), MemoryPlace::host),
-      host_ranks_(memory, kept_.size(), MemoryPlace::host),
+      host_predictions_(memory, kept_.size(), MemoryPlace::host),
       host_logits_(memory, logits_.size(), MemoryPlace::host) {}
 
 LossOutputs LossBlock::outputs() const noexcept {
   return {.logits = logits_.data(),
           .kept = kept_.data(),
           .losses = losses_.data(),
-          .ranks = ranks_.data()};
+          .predictions = predictions_.data()};
 }
 
 void LossBlock::load_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples,
@@ -41,12 +41,13 @@ void LossBlock::set_scale(DeviceQueues& device, float scale) {
 
 void LossBlock::fetch(DeviceQueues& device) {
   device.copy_to_host(host_losses_.data(), losses_.data(), losses_.bytes());
-  device.copy_to_host(host_ranks_.data(), ranks_.data(), ranks_.bytes());
+  device.copy_to_host(host_predictions_.data(), predictions_.data(), predictions_.bytes());
 }
 
 BatchMetrics LossBlock::metrics(std::int64_t samples) const noexcept {
   const auto count = static_cast<std::size_t>(samples);
-  return sum_metrics<float>(host_losses_.span().first(count), host_ranks_.span().first(count));
+  return sum_metrics<float>(host_losses_.span().first(count),
+                            host_predictions_.span().first(count));
 }
 
 std::span<const float> LossBlock::logits(DeviceQueues& device) {

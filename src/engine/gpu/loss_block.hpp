@@ -56,7 +56,7 @@ class LossBlock final {
   /// next forward may be queued already; only backward reads it, so the change comes between them.
   void set_scale(DeviceQueues& device, float scale);
   [[nodiscard]] const float* scale() const noexcept { return scale_.data(); }
-  /// Queues the copy of losses and hits to the host.
+  /// Queues the copy of losses and predictions to the host.
   void fetch(DeviceQueues& device);
   /// Sums over the first `samples`, always in the same order; call after the fetch is done.
   [[nodiscard]] BatchMetrics metrics(std::int64_t samples) const noexcept;
@@ -70,12 +70,12 @@ class LossBlock final {
   DeviceArray<float> logits_;
   DeviceArray<float> kept_;
   DeviceArray<float> losses_;
-  DeviceArray<std::int32_t> ranks_;
+  DeviceArray<Prediction> predictions_;
   SampleValues<std::int32_t> labels_;
   SampleValues<ImageMix> mixes_;
   SampleValues<std::uint64_t> dropped_;
   DeviceArray<float> host_losses_;
-  DeviceArray<std::int32_t> host_ranks_;
+  DeviceArray<Prediction> host_predictions_;
   DeviceArray<float> host_logits_;
 };
 

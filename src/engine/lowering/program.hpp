@@ -42,15 +42,14 @@ struct StepRules {
 void require_batch(const ProgramOptions& options, std::int64_t size);
 void require_backward(const ProgramOptions& options);
 
-/// Sums over a batch, always in the same order. `ranks`: of the samples' labels, as LabelRank.
+/// Sums over a batch, always in the same order.
 template <typename T>
 [[nodiscard]] BatchMetrics sum_metrics(std::span<const T> losses,
-                                       std::span<const std::int32_t> ranks) {
+                                       std::span<const Prediction> predictions) {
   BatchMetrics metrics{.samples = static_cast<std::int64_t>(losses.size())};
   for (std::size_t n = 0; n < losses.size(); ++n) {
     metrics.loss += losses[n];
-    metrics.top1 += ranks[n] < 1 ? 1 : 0;
-    metrics.top5 += ranks[n] < 5 ? 1 : 0;
+    metrics.metrics += metrics_of(predictions[n]);
   }
   return metrics;
 }

@@ -8,6 +8,9 @@ const phases = [["data", "data"], ["forward", "forward"], ["backward", "backward
 /** Longer curves are drawn without a dot at each value. */
 const mostDots = 40;
 
+/** Of the metrics after the first one. */
+const dashOf = i => i % 2 === 1 ? "dotted" : "dashed";
+
 /** A line of the chart; null if the run has no value of it. */
 function line(run, curve, name, title, style, scale = 1) {
   const points = seriesPoints(run, curve, name, view.axis, scale);
@@ -38,10 +41,10 @@ function showOneRun(run) {
   addChart("Accuracy, %", () => [
     line(run, steps, "top1", "training top-1", trained, 100),
     line(run, epochs, "top1", "training top-1, mean of the epoch", mean, 100),
-    line(run, evaluations, "top1", "validation top-1", validated, 100),
-    line(run, evaluations, "ema_top1", "top-1 of the average", averaged, 100),
-    line(run, evaluations, "top5", "validation top-5", {color: 1, dash: "dotted"}, 100),
-    line(run, evaluations, "ema_top5", "top-5 of the average", {color: 2, dash: "dotted"}, 100),
+    ...data.metrics.flatMap(({name, title}, i) => [
+      line(run, evaluations, name, `validation ${title}`, i === 0 ? validated : {color: 1, dash: dashOf(i)}, 100),
+      line(run, evaluations, `ema_${name}`, `${title} of the average`, i === 0 ? averaged : {color: 2, dash: dashOf(i)}, 100),
+    ]),
   ], value => `${fixed(value, 2)} %`, {marks});
   new Timeline(run);
   addChart("Learning rate", () => [line(run, steps, "lr", "learning rate", {color: 3})], value => numberText(value), {marks, log: true, fromZero: true});

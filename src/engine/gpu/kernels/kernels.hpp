@@ -6,6 +6,7 @@
 #include "../gpu_class.hpp"
 #include "column_gather.hpp"
 #include "divisor.hpp"
+#include "lockstep/core/metrics.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 
 #include <cstddef>
@@ -315,13 +316,13 @@ struct LossInputs {
   std::int64_t samples;  ///< of the batch that count
 };
 /// Of a batch: fp32 logits (N, classes), and per sample what backward reads of LossTerms, the loss,
-/// and the label's rank, as LabelRank. The samples that do not count have a loss of 0, no hit, and
-/// infinity in `kept`, which tells backward that their gradients are 0.
+/// and the prediction. The samples that do not count have infinity in `kept`, which tells backward
+/// that their gradients are 0.
 struct LossOutputs {
   float* logits;
   float* kept;
   float* losses;
-  std::int32_t* ranks;
+  Prediction* predictions;
 };
 void loss_forward(Stream stream, DataType type, const LossExtent& extent, const LossTerms& loss,
                   const LossInputs& in, const LossOutputs& out);

@@ -1,7 +1,7 @@
 #include "../../losses/loss_terms.hpp"
+#include "../../prediction_sums.hpp"
 #include "kernels.hpp"
 #include "launch.hpp"
-#include "lockstep/core/label_rank.hpp"
 #include "vector_io.hpp"
 
 #include <bit>
@@ -43,15 +43,15 @@ struct FindLargest {
   }
 };
 
-/// Computes each sample's loss and rank, given the largest logit.
+/// Computes each sample's loss and prediction, given the largest logit.
 template <typename Terms>
 struct SumTerms {
   struct Partial {
     typename Terms::Sums loss;
-    LabelRank rank;
+    PredictionSums prediction;
     LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
       loss.merge(other.loss);
-      rank.merge(other.rank);
+      prediction.merge(other.prediction);
     }
   };
   LossExtent extent;
@@ -69,24 +69,22 @@ struct SumTerms {
     Partial result{};
     if (sample >= samples) return result;
     const LossRow row = row_of(sample);
-    const std::int32_t label = row.labels.heavier();
-    const ClassLogit own{.index = label, .logit = row.logits[label]};
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       terms.add(result.loss, row, k);
-      result.rank.add({.index = k, .logit = row.logits[k]}, own);
+      result.prediction.add(row, k);
     }
     return result;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& sums) const {
     if (sample >= samples) {
       out.losses[sample] = 0;
-      out.ranks[sample] = LabelRank::no_hit(extent.classes);
+      out.predictions[sample] = {.rank = LabelRank::no_hit(extent.classes)};
       out.kept[sample] = infinity();
       return;
     }
     const LossRow row = row_of(sample);
     out.losses[sample] = static_cast<float>(terms.loss(sums.loss, row));
-    out.ranks[sample] = sums.rank.result(extent.classes);
+    out.predictions[sample] = sums.prediction.result(extent.classes);
     out.kept[sample] = static_cast<float>(terms.kept(sums.loss, row));
   }
 };

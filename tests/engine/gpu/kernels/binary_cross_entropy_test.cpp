@@ -70,7 +70,7 @@ void check(const Case& each, DataType type, double spread) {
     const auto at = static_cast<std::size_t>(n);
     if (n >= each.samples) {
       BOOST_TEST(out.losses[at] == 0);
-      BOOST_TEST(out.ranks[at] == std::max<std::int64_t>(each.classes, 5));
+      BOOST_TEST(out.predictions[at].rank == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
     const std::int32_t label =
@@ -84,7 +84,7 @@ void check(const Case& each, DataType type, double spread) {
       loss += target * std::log1p(std::exp(-logit)) + (1 - target) * std::log1p(std::exp(logit));
     }
     BOOST_TEST(is_close(static_cast<double>(out.losses[at]), loss / classes, DataType::f32, 1e-9));
-    BOOST_TEST(out.ranks[at] == rank_of(label, logits, extent, n));
+    BOOST_TEST(out.predictions[at].rank == rank_of(label, logits, extent, n));
   }
   const auto expected_gradient = [&](std::int64_t i) {
     const std::int64_t n = i / extent.padded;
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
 
   for (std::size_t n = 0; n < batch; ++n) {
     BOOST_TEST(std::isnan(out.losses[n]) == (n == 2));
-    BOOST_TEST((out.ranks[n] == 300) == (n == 2));
+    BOOST_TEST((out.predictions[n].rank == 300) == (n == 2));
   }
 }
 

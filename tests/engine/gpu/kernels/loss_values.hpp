@@ -17,14 +17,14 @@ struct LossValues {
       : logits(static_cast<std::size_t>(extent.batch * extent.classes), NAN),
         kept(static_cast<std::size_t>(extent.batch), NAN),
         losses(kept),
-        ranks(kept.size(), -1) {}
+        predictions(kept.size(), {.rank = -1}) {}
   [[nodiscard]] LossOutputs view() {
-    return {logits.data(), kept.data(), losses.data(), ranks.data()};
+    return {logits.data(), kept.data(), losses.data(), predictions.data()};
   }
   Mirrored<float> logits;
   Mirrored<float> kept;
   Mirrored<float> losses;
-  Mirrored<std::int32_t> ranks;
+  Mirrored<Prediction> predictions;
 };
 
 /// The place of a class after a stable sort of a sample's logits, the largest first.

@@ -95,14 +95,14 @@ void check(const Case& each, DataType type, double spread) {
     const auto at = static_cast<std::size_t>(n);
     if (n >= each.samples) {
       BOOST_TEST(loss.losses[at] == 0);
-      BOOST_TEST(loss.ranks[at] == std::max<std::int64_t>(each.classes, 5));
+      BOOST_TEST(loss.predictions[at].rank == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
     const Expected expected =
         expected_of(logits, extent, n, on_host.target(n), each.label_smoothing);
     BOOST_TEST(is_close(static_cast<double>(loss.losses[at]), expected.loss, DataType::f32, 1e-9));
     BOOST_TEST(is_close(static_cast<double>(loss.kept[at]), expected.log_sum, DataType::f32, 1e-9));
-    BOOST_TEST(loss.ranks[at] == expected.rank);
+    BOOST_TEST(loss.predictions[at].rank == expected.rank);
   }
   const auto logit = [&](std::int64_t i) {
     return logits[i / each.classes * extent.padded + i % each.classes];
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
     for (std::size_t n = 0; n < batch; ++n) {
       const bool is_nan = n == 2 || n == 4;
       BOOST_TEST(std::isnan(loss.losses[n]) == is_nan);
-      BOOST_TEST((loss.ranks[n] == std::max<std::int64_t>(classes, 5)) == is_nan);
+      BOOST_TEST((loss.predictions[n].rank == std::max<std::int64_t>(classes, 5)) == is_nan);
     }
   }
 }
