@@ -116,6 +116,7 @@ const std::vector<Setting> settings{{{"optimizer", "sgd"}},
                                     {{"auto-augment", "randaugment"}},
                                     {{"loss", "bce"}},
                                     {{"loss", "bce"}, {"label-smoothing", "0.1"}},
+                                    {{"loss", "mse"}},
                                     {{"mixup", "0.5"}},
                                     {{"freeze", "layer1.*,bn1.*"}},
                                     {{"ema-decay", "0.9"}}};

@@ -551,6 +551,20 @@ BOOST_AUTO_TEST_CASE(binary_cross_entropy_of_2_to_1000_classes) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(mean_squared_error_of_2_to_1000_classes) {
+  for (const std::int64_t classes : {2, 33, 1000}) {
+    Graph graph("regression of " + std::to_string(classes),
+                {.channels = 1, .height = 3, .width = 5}, classes);
+    ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
+    x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = classes});
+    graph.mean_squared_error(x, {.label_smoothing = classes == 33 ? 0.1 : 0.0});
+    check_all(graph, 5);
+    for (const Candidate& candidate : candidates()) {
+      check_mixed_against_oracle(candidate, graph, 7);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
   Graph graph("residual", {.channels = 3, .height = 9, .width = 7}, 5);
   ValueId x =

@@ -485,6 +485,24 @@ class Runner {
                                   static_cast<double>(classes);
     }
   }
+  void forward(const MeanSquaredError& op) {
+    forward(SoftmaxCrossEntropy{.input = op.input, .options = {}});
+    if (mode_ == Mode::inference) return;
+    const std::size_t classes = at(extents(op.input).c);
+    result_.loss = 0;
+    for (std::size_t i = 0; i < result_.logits.size(); ++i) {
+      const double wanted = target(i / classes, i % classes, op.options.label_smoothing);
+      result_.loss += std::pow(result_.logits[i] - wanted, 2) / static_cast<double>(classes);
+    }
+  }
+  void backward(const MeanSquaredError& op) {
+    const std::size_t classes = at(extents(op.input).c);
+    for (std::size_t i = 0; i < result_.logits.size(); ++i) {
+      const double wanted = target(i / classes, i % classes, op.options.label_smoothing);
+      in_gradient(op.input)[i] +=
+          problem_.loss_scale * 2 * (result_.logits[i] - wanted) / static_cast<double>(classes);
+    }
+  }
   double binary_target(const BinaryCrossEntropy& op, std::size_t n, std::size_t k) const {
     const double smoothed = target(n, k, op.options.label_smoothing);
     if (op.options.target_threshold == 0) return smoothed;

@@ -95,6 +95,19 @@ BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_the_mean_over_classes) {
   BOOST_TEST(std::abs(loss(0, oracle::Mode::inference) - (log_sum - 2)) < 1e-12);
 }
 
+BOOST_AUTO_TEST_CASE(mean_squared_error_is_the_mean_over_classes) {
+  const auto loss = [](oracle::Mode mode) {
+    Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+    graph.mean_squared_error(graph.flatten(graph.input()), {.label_smoothing = 0.3});
+    const oracle::Problem problem{.batch_size = 1, .images = {0, 1, 2}, .labels = {2}};
+    return oracle::run(graph, {}, problem, mode).loss;
+  };
+
+  BOOST_TEST(std::abs(loss(oracle::Mode::training) - (0.01 + 0.81 + 1.44) / 3) < 1e-12);
+  const double log_sum = std::log(1 + std::exp(1.0) + std::exp(2.0));
+  BOOST_TEST(std::abs(loss(oracle::Mode::inference) - (log_sum - 2)) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(a_mixed_target_is_the_mean_of_two_targets) {
   Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {.label_smoothing = 0.3});

@@ -246,18 +246,20 @@ def shares_of(labels, partners, weights, classes):
 
 def criterion_of(loss_name, smoothing):
     """The loss of logits and targets, which are classes (N,) or shares of classes (N, K). Binary cross entropy as in timm."""
-    if "bce" not in loss_name:
+    if "bce" not in loss_name and "mse" not in loss_name:
         return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
 
-    def binary_cross_entropy(logits, target):
+    def of_shares(logits, target):
         if target.dim() == 1:
             target = torch.nn.functional.one_hot(target, logits.shape[1]).to(logits.dtype)
         target = (1 - smoothing) * target + smoothing / logits.shape[1]
         if "threshold" in loss_name:
             target = target.gt(THRESHOLD).to(logits.dtype)
+        if "mse" in loss_name:
+            return torch.nn.functional.mse_loss(logits, target)
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, target)
 
-    return binary_cross_entropy
+    return of_shares
 
 
 def run_torch(module, optimizer, images, labels, steps, criterion):
@@ -342,7 +344,7 @@ def main():
     step_dump, case, optimizer_name, *loss_name = sys.argv[1:]
     loss_name = loss_name[0] if loss_name else "cross-entropy"
     is_mixed = "mixed" in loss_name
-    loss_options = ["--loss", "bce"] if "bce" in loss_name else []
+    loss_options = [word for name in ("bce", "mse") if name in loss_name for word in ("--loss", name)]
     if "threshold" in loss_name:
         loss_options += ["--bce-target-threshold", str(THRESHOLD)]
     torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds start with one thread

@@ -13,6 +13,7 @@ struct LossOption {
 /// The first is the default.
 inline constexpr std::array loss_options{
     LossOption{"cross-entropy", "softmax cross entropy"},
-    LossOption{"bce", "the mean of the classes' binary cross entropies"}};
+    LossOption{"bce", "the mean of the classes' binary cross entropies"},
+    LossOption{"mse", "the mean of the classes' squared differences between logit and target"}};
 
 }  // namespace lockstep

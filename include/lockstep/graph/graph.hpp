@@ -60,6 +60,9 @@ class Graph final {
   ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options) {
     return append(BinaryCrossEntropy{logits, options});
   }
+  ValueId mean_squared_error(ValueId logits, const MeanSquaredErrorOptions& options) {
+    return append(MeanSquaredError{logits, options});
+  }
 
   /// Ops from here belong to a new block, which --shard gathers as a whole and stochastic depth
   /// drops, up to the next block, stage or end_blocks(). Returns its number, from 0, for

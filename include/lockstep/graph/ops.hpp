@@ -72,6 +72,9 @@ struct BinaryCrossEntropyOptions {
   double label_smoothing = 0.0;
   double target_threshold = 0.0;  ///< targets above it become 1, others 0; 0: targets stay
 };
+struct MeanSquaredErrorOptions {
+  double label_smoothing = 0.0;
+};
 
 // Ops. Each is defined by its functions, in src/graph/ops, and by its derivative; the engines lower
 // both. `is_cheap`: backward may compute the op again instead of keeping its output.
@@ -201,10 +204,21 @@ struct BinaryCrossEntropy {
   BinaryCrossEntropyOptions options;
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
 };
+/// Ends a graph with the sum of the samples' losses, each the mean over the classes of
+/// (z - t)^2, with z the logit and t the smoothed target, as torch's mse_loss of logits and one-hot
+/// targets. Evaluation computes softmax cross entropy without smoothing.
+struct MeanSquaredError {
+  static constexpr std::string_view op_name = "mean_squared_error";
+  static constexpr std::string_view loss_name = "mse";
+  ValueId input;
+  MeanSquaredErrorOptions options;
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+};
 
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
-                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu, LayerNorm>;
+                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu, LayerNorm,
+                        MeanSquaredError>;
 
 /// Whether the op is a loss, which ends a graph. `loss_name`: of its LossOption.
 template <typename T>

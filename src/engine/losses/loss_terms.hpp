@@ -1,6 +1,7 @@
 #pragma once
 
 #include "binary_cross_entropy.hpp"
+#include "mean_squared_error.hpp"
 #include "softmax_cross_entropy.hpp"
 
 #include <variant>
@@ -17,6 +18,7 @@ namespace lockstep {
 ///   gradient(logit, target, kept)  d loss / d logit of a class
 ///
 /// The CPU keeps `kept` in fp64, a device in fp32.
-using LossTerms = std::variant<SoftmaxCrossEntropyTerms, BinaryCrossEntropyTerms>;
+using LossTerms =
+    std::variant<SoftmaxCrossEntropyTerms, BinaryCrossEntropyTerms, MeanSquaredErrorTerms>;
 
 }  // namespace lockstep

@@ -83,4 +83,8 @@ OpDefinition BinaryCrossEntropy::define(const OpInputs& in) const {
   return define_loss(in, settings_of(*this));
 }
 
+OpDefinition MeanSquaredError::define(const OpInputs& in) const {
+  return define_loss(in, settings_of(*this));
+}
+
 }  // namespace lockstep
