@@ -4,20 +4,29 @@
 #include "lockstep/core/metrics.hpp"
 #include "losses/loss_row.hpp"
 
+#include <cmath>
+
 namespace lockstep {
 
 /// Sums over the classes of a sample, from which its Prediction follows; they begin as zeros.
 /// Without initial values, as shared memory needs it.
 struct PredictionSums {
   LabelRank label;
+  double exponentials;  ///< of the gaps
 
   LOCKSTEP_HOST_DEVICE void add(const LossRow& row, std::int64_t k) {
     const std::int32_t own = row.labels.heavier();
     label.add({.index = k, .logit = row.logits[k]}, {.index = own, .logit = row.logits[own]});
+    exponentials += std::exp(row.gap(k));
   }
-  LOCKSTEP_HOST_DEVICE void merge(const PredictionSums& other) { label.merge(other.label); }
+  LOCKSTEP_HOST_DEVICE void merge(const PredictionSums& other) {
+    label.merge(other.label);
+    exponentials += other.exponentials;
+  }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Prediction result(std::int64_t classes) const {
-    return {.rank = label.result(classes)};
+    // NaN is not at least 1.
+    const float confidence = exponentials >= 1 ? static_cast<float>(1 / exponentials) : 0;
+    return {.rank = label.result(classes), .confidence = confidence};
   }
 };
 

@@ -422,6 +422,7 @@ BOOST_AUTO_TEST_CASE(nan_logits_are_misses) {
 
     BOOST_TEST(top1(metrics) == 0);
     BOOST_TEST(top5(metrics) == 1);  // of the third sample, whose logits are equal
+    BOOST_TEST(confidence(metrics) == static_cast<double>(1.0F / 6));  // of the third, too
     BOOST_TEST(std::isnan(metrics.loss));
   });
 }

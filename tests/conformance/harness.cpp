@@ -106,6 +106,7 @@ class Expectation final {
       BOOST_TEST(error <= 1e-5 * (1 + std::abs(exact_.loss)));
       BOOST_TEST(top1(actual) == exact_.top1);
       BOOST_TEST(top5(actual) == exact_.top5);
+      BOOST_TEST(std::abs(confidence(actual) - exact_.confidence) <= 1e-5 * exact_.confidence);
       return;
     }
     double worst = 0;
@@ -116,6 +117,7 @@ class Expectation final {
     // Rounding may change hits, but every top-1 hit is a top-5 hit.
     BOOST_TEST(top1(actual) <= top5(actual));
     BOOST_TEST(top5(actual) <= samples);
+    BOOST_TEST(std::abs(confidence(actual) - exact_.confidence) <= 0.05 * exact_.confidence);
   }
 
  private:

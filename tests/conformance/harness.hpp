@@ -53,6 +53,9 @@ void load(Engine& engine, const oracle::State& state);
 [[nodiscard]] inline double top5(const BatchMetrics& of) {
   return of.metrics[metric_index("top5")];
 }
+[[nodiscard]] inline double confidence(const BatchMetrics& of) {
+  return of.metrics[metric_index("confidence")];
+}
 [[nodiscard]] BatchMetrics run_forward(Program& program, const Batch& batch);
 
 /// For each index of an arena, whether it is an element and not padding.

@@ -446,6 +446,7 @@ class Runner {
         result_.loss -= target(n, k, smoothing) * (row[k] - std::log(sum));
         row[k] = std::exp(row[k]) / sum;
       }
+      result_.confidence += *std::max_element(row, row + classes);
     }
   }
   /// The place of class k after a stable sort by logit, the largest first.

@@ -26,6 +26,7 @@ struct Result {
   double loss = 0;
   std::int64_t top1 = 0;
   std::int64_t top5 = 0;
+  double confidence = 0;          ///< sum of the largest probabilities
   Values batch_statistics;        ///< training: means and unbiased variances, concatenated
   std::vector<Values> gradients;  ///< training: by ParameterId, of loss_scale * loss
 };

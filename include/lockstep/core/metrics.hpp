@@ -10,7 +10,8 @@ namespace lockstep {
 
 /// What metrics are computed from: an engine's prediction for one sample.
 struct Prediction {
-  std::int32_t rank;  ///< of the label, as LabelRank
+  std::int32_t rank;     ///< of the label, as LabelRank
+  float confidence = 0;  ///< the largest softmax probability; 0: a logit is NaN or infinite
 };
 
 /// A number in [0, 1] for each sample, whose mean is reported.
@@ -30,11 +31,18 @@ struct Metric {
 [[nodiscard]] constexpr double top5_of(const Prediction& prediction) {
   return prediction.rank < 5 ? 1 : 0;
 }
+/// The network is calibrated if its mean is that of top-1. Source: C. Guo et al., "On calibration
+/// of modern neural networks", 2017.
+[[nodiscard]] constexpr double confidence_of(const Prediction& prediction) {
+  return static_cast<double>(prediction.confidence);
+}
 
 /// Those of training come first.
 inline constexpr std::array metric_table{
     Metric{.name = "top1", .title = "top-1", .in_training = true, .value = top1_of},
-    Metric{.name = "top5", .title = "top-5", .in_training = true, .value = top5_of}};
+    Metric{.name = "top5", .title = "top-5", .in_training = true, .value = top5_of},
+    Metric{
+        .name = "confidence", .title = "confidence", .in_training = false, .value = confidence_of}};
 
 /// Of a metric in the table; one that is not there does not compile.
 [[nodiscard]] consteval std::size_t metric_index(std::string_view name) {
