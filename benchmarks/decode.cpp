@@ -5,6 +5,7 @@
 #include "generated_jpegs.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 

@@ -5,6 +5,7 @@
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/models/models.hpp"
 
 #include <fmt/format.h>

@@ -7,6 +7,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/runtime/memory_limit.hpp"
 #include "lockstep/runtime/trace.hpp"

@@ -1,6 +1,7 @@
 #include "lockstep/checkpointing/model_state.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 
 #include <fmt/format.h>
 

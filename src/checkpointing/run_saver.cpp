@@ -3,6 +3,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/units.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
 #include <fmt/format.h>

@@ -5,6 +5,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/weight_average.hpp"
 
 #include <fmt/ranges.h>

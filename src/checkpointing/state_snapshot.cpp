@@ -1,5 +1,6 @@
 #include "lockstep/checkpointing/state_snapshot.hpp"
 
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/weight_average.hpp"
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/algorithm_cache.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/norm_exchange.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "module_interface.hpp"

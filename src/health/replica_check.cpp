@@ -3,6 +3,7 @@
 #include "lockstep/comm/mesh.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/name_list.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/host_list.hpp"
 
 #include <fmt/format.h>

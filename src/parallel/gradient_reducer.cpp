@@ -1,4 +1,5 @@
 #include "lockstep/parallel/gradient_reducer.hpp"
+#include "lockstep/engine/engine.hpp"
 
 #include "element_precision.hpp"
 #include "register_memory.hpp"

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/model_average.hpp"
 
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/weight_average.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/parallel_state.hpp"
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
 
 #include <utility>

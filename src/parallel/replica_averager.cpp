@@ -1,5 +1,6 @@
 #include "lockstep/parallel/replica_averager.hpp"
 
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/weight_average.hpp"
 
 namespace lockstep {

@@ -1,4 +1,5 @@
 #include "broadcast_arena.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "register_memory.hpp"

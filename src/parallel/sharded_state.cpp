@@ -1,6 +1,7 @@
 #include "broadcast_arena.hpp"
 #include "element_precision.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
 #include "register_memory.hpp"

@@ -1,6 +1,7 @@
 #include "unit_reducer.hpp"
 
 #include "element_precision.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "register_memory.hpp"
 

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/cast_buffer.hpp"
+#include "lockstep/engine/engine_memory.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
 
 #include <cstddef>
@@ -9,6 +10,8 @@
 #include <span>
 
 namespace lockstep {
+
+class Engine;
 
 /// Reduces the gradients of units in fp32 or a 16-bit type. With 16 bits, each rank rounds its
 /// gradients once, and each addition rounds again.

@@ -6,6 +6,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/address_space.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/models/trained_layers.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/normalization.hpp"

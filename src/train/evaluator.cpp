@@ -2,6 +2,7 @@
 
 #include "data_wait.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "sample_gatherer.hpp"
 

@@ -2,6 +2,7 @@
 #include "image_sizes.hpp"
 #include "lockstep/core/name_list.hpp"
 #include "lockstep/data/class_names.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/run/progress.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"

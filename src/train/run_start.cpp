@@ -2,6 +2,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/config/unlikely_values.hpp"
 #include "lockstep/core/log_words.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/runtime/gpu_place.hpp"
 #include "run.hpp"

@@ -2,6 +2,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/environment_variable.hpp"
 #include "lockstep/core/unix_time.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "run.hpp"

@@ -1,6 +1,7 @@
 #include "lockstep/train/train_step.hpp"
 
 #include "data_wait.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/run/run_trace.hpp"
 
 #include <chrono>

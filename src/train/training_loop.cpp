@@ -2,6 +2,7 @@
 
 #include "lockstep/core/exit_advice.hpp"
 #include "lockstep/core/log_words.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "run_schedule.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lockstep/checkpointing/run_saver.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/feeding_watch.hpp"
 #include "lockstep/health/job_end.hpp"
 #include "lockstep/health/replica_check.hpp"
@@ -27,6 +26,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Components of the loop; all of them outlive it.
 struct TrainingLoopParts {

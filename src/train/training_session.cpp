@@ -1,6 +1,7 @@
 #include "lockstep/train/training_session.hpp"
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/run_watch.hpp"
 #include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"

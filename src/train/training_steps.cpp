@@ -1,5 +1,6 @@
 #include "training_steps.hpp"
 
+#include "lockstep/engine/engine.hpp"
 #include "run_schedule.hpp"
 
 #include <fmt/format.h>

@@ -4,6 +4,7 @@
 #include "lockstep/checkpointing/run_saver.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train/train_rig.hpp"
 

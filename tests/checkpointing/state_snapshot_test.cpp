@@ -3,6 +3,7 @@
 #include "comm/allocation_count.hpp"
 #include "lockstep/checkpointing/state_snapshot.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train/train_rig.hpp"
 

@@ -2,6 +2,7 @@
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/loss_options.hpp"
+#include "lockstep/engine/engine.hpp"
 
 #include <boost/test/unit_test.hpp>
 

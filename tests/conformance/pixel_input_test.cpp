@@ -5,6 +5,7 @@
 #include "lockstep/data/augment.hpp"
 #include "lockstep/data/mix.hpp"
 #include "lockstep/data/resample.hpp"
+#include "lockstep/engine/engine.hpp"
 
 #include <boost/test/unit_test.hpp>
 

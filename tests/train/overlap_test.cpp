@@ -3,6 +3,7 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "stepped_communicator.hpp"
 #include "train_rig.hpp"

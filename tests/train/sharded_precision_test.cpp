@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "parallel/delaying_communicator.hpp"
 #include "train_rig.hpp"

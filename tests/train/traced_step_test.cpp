@@ -2,6 +2,7 @@
 
 #include "comm/allocation_count.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/run/run_trace.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"

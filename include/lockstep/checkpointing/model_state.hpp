@@ -2,7 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/config/option_types.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/arena.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -13,6 +13,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Values of one tensor of a network's parameters or of an optimizer slot, in the plain layout.
 using TensorValues = std::function<std::vector<float>(ParameterId)>;

@@ -5,7 +5,6 @@
 #include "lockstep/checkpointing/state_snapshot.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/option_types.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/health/stop_timer.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/state_transfer.hpp"
@@ -23,6 +22,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Components that a saver uses; all of them outlive it.
 struct RunSaverParts {

@@ -3,7 +3,6 @@
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/option_types.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/state_transfer.hpp"
@@ -13,6 +12,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 class CheckpointDirectory;
 

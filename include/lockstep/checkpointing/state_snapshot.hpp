@@ -2,7 +2,6 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/state_transfer.hpp"
@@ -13,6 +12,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Rank 0's copy of parameters, optimizer slots, running statistics and their average at a step
 /// boundary, in preallocated memory; training continues while its writer writes tensor by tensor.

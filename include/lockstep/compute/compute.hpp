@@ -4,7 +4,8 @@
 #include "lockstep/comm/device_progress.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/core/precision.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/arena.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/runtime/phase_marks.hpp"
 #include "lockstep/runtime/process_grid.hpp"
@@ -18,6 +19,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 struct ComputeOptions {
   DeviceChoice device = DeviceChoice::automatic;

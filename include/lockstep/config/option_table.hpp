@@ -3,6 +3,7 @@
 #include "lockstep/config/option_value.hpp"
 
 #include <algorithm>
+#include <concepts>
 #include <functional>
 #include <optional>
 #include <set>
@@ -97,10 +98,10 @@ class OptionTable final {
   }
 
   /// The same; `spec` is what else there is to say than name and help.
-  template <typename T, typename Owner>
-  OptionTable& add(T Owner::*member, const char* name, std::string help, OptionSpec spec = {}) {
+  template <typename T, typename Owner, std::convertible_to<std::string> Text>
+  OptionTable& add(T Owner::*member, const char* name, const Text& help, OptionSpec spec = {}) {
     spec.name = name;
-    spec.help = std::move(help);
+    spec.help = help;
     return add(member, spec);
   }
 

@@ -3,7 +3,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/arena.hpp"
 #include "lockstep/parallel/gradient_sync.hpp"
 
 #include <cstddef>
@@ -14,6 +14,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// The shard this rank holds, and the size of its shard group. Ranks at the same place in different
 /// groups hold the same shard.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/cast_buffer.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
 #include <cstddef>
@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Reduces the gradient arena bucket by bucket, in order.
 class GradientReducer final {

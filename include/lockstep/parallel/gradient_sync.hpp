@@ -1,7 +1,8 @@
 #pragma once
 
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/step/step_graph.hpp"
 

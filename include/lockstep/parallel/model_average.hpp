@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 
@@ -8,6 +7,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// The exponential moving average of a whole model: of the parameters, which the optimizer's slot
 /// ema_slot holds and update() changes, and of the running statistics, which have the same bits on

@@ -3,7 +3,6 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/core/precision.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/gradient_sync.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/parallel/state_transfer.hpp"
@@ -12,6 +11,8 @@
 #include <memory>
 
 namespace lockstep {
+
+class Engine;
 
 /// What this rank keeps of the parameters, their gradients and the optimizer's state. All
 /// references passed to an implementation outlive it.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/arena.hpp"
 #include "lockstep/optim/optimizer.hpp"
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Averages the ranks' replicas after local steps, as torch.distributed's PeriodicModelAverager:
 /// https://pytorch.org/docs/stable/distributed.optim.html. Frozen parameters keep their bits.

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/core/metrics.hpp"
+#include "lockstep/graph/graph.hpp"
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "lockstep/runtime/trace.hpp"
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/data/loader.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "lockstep/run/evaluation_result.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
@@ -18,6 +18,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 /// Consecutive samples of a split, and the network's output for them.
 struct EvaluatedSamples {

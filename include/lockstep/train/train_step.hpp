@@ -3,7 +3,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/data/loader.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "lockstep/health/phase_times.hpp"
 #include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
@@ -24,6 +24,8 @@
 #include <string>
 
 namespace lockstep {
+
+class Engine;
 
 /// Requests of this rank to all ranks at the end of the step.
 struct StepRequests {

@@ -4,7 +4,6 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/option_types.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/model_average.hpp"
@@ -21,6 +20,8 @@
 #include <vector>
 
 namespace lockstep {
+
+class Engine;
 
 class RunWatch;
 

@@ -4,6 +4,7 @@
 #include "../../optim/device/device_optimizer.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/batch.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
 #include <algorithm>

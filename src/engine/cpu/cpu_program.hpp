@@ -2,7 +2,7 @@
 
 #include "../lowering/program.hpp"
 #include "engine_state.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "loss.hpp"
 #include "program_builder.hpp"
 #include "statistics.hpp"

@@ -3,7 +3,7 @@
 #include "../batch_labels.hpp"
 #include "../lowering/program.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 
 #include <cstdint>
 #include <span>

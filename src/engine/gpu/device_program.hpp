@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../lowering/program.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "loss_block.hpp"
 #include "program_builder.hpp"
 #include "recorded_steps.hpp"

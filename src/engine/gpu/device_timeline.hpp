@@ -1,7 +1,7 @@
 #pragma once
 
 #include "device_queues.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "program_builder.hpp"
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include "device_allocator.hpp"
 #include "device_queues.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include "device_stopwatch.hpp"
 #include "device_timeline.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/program.hpp"
 #include "program_builder.hpp"
 
 #include <cstddef>

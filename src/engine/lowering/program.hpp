@@ -1,7 +1,8 @@
 #pragma once
 
 #include "../losses/loss_terms.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/parameter_arena.hpp"
+#include "lockstep/engine/program.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/step/step_graph.hpp"
 

@@ -3,6 +3,7 @@
 #include "../../../src/engine/gpu/device_engine.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -3,6 +3,7 @@
 #include "engine/gpu/norms_of_ranks.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/models/models.hpp"
 
 #include <boost/test/unit_test.hpp>

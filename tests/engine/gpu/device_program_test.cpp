@@ -4,6 +4,7 @@
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/loss_options.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/models/models.hpp"
 
 #include <boost/test/unit_test.hpp>

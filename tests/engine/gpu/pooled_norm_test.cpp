@@ -3,6 +3,7 @@
 #include "engine/gpu/norms_of_ranks.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/philox.hpp"
+#include "lockstep/engine/engine.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -46,6 +46,7 @@ struct FindLargest {
 /// Computes each sample's loss and prediction, given the largest logit.
 template <typename Terms>
 struct SumTerms {
+  static constexpr bool few_blocks = true;
   struct Partial {
     typename Terms::Sums loss;
     PredictionSums prediction;

@@ -3,6 +3,7 @@
 #include "described_gpus.hpp"
 #include "engine_survey.hpp"
 #include "lockstep/core/precision.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/models/models.hpp"
 
