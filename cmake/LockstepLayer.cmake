@@ -48,7 +48,10 @@ target_compile_options(lockstep_control_headers PRIVATE ${LOCKSTEP_CONTROL_OPTIO
 # The ci preset sets -O1, which compiles in two thirds of the time; the tests depend little on the speed of such code.
 function(lockstep_own_target target)
   cmake_parse_arguments(TARGET "CONTROL" "" "" ${ARGN})
-  set_property(GLOBAL APPEND PROPERTY lockstep_libraries ${target})
+  # Those of tests are not installed.
+  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests")
+    set_property(GLOBAL APPEND PROPERTY lockstep_libraries ${target})
+  endif()
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_own_flags>)
   if(TARGET_CONTROL AND LOCKSTEP_CONTROL_OPTIONS)
     target_compile_options(${target} PRIVATE ${LOCKSTEP_CONTROL_OPTIONS})

@@ -136,7 +136,7 @@ constexpr std::array<std::string_view, 3> unknown_to_torchvision{"mini-resnet", 
 /// the graph's name makes one, with num_classes = graph.classes().
 std::string torchvision_misfit(const Graph& graph) {
   const std::string& name = graph.name();
-  if (std::ranges::count(unknown_to_torchvision, name) > 0) {
+  if (!is_built_in(name) || std::ranges::count(unknown_to_torchvision, name) > 0) {
     return fmt::format("torchvision has no {}", name);
   }
   // The default options give torchvision's. Running statistics have their parameters' shapes.

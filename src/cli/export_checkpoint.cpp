@@ -58,7 +58,7 @@ ImageShape image_of(const std::string& path, const CheckpointInfo& info, const C
 }
 
 /// Rows of the last linear layer in the file, for files that do not name the number of classes.
-std::int64_t classes_of(const CheckpointReader& reader, const Config& run,
+std::int64_t classes_of(const std::string& path, const CheckpointReader& reader, const Config& run,
                         const ModelOptions& options) {
   if (reader.info().classes > 0) return reader.info().classes;
   if (run.classes > 0) return run.classes;
@@ -66,6 +66,12 @@ std::int64_t classes_of(const CheckpointReader& reader, const Config& run,
   const auto layer =
       std::find_if(graph.nodes().rbegin(), graph.nodes().rend(),
                    [](const Node& node) { return std::holds_alternative<Linear>(node.op); });
+  if (layer == graph.nodes().rend()) {
+    fail(ExitStatus::bad_input,
+         "{} does not say its number of classes (neither an attribute, nor a linear layer of {} "
+         "does); give a file with the attribute classes",
+         path, run.model);
+  }
   const std::string& weight =
       graph.parameters()[static_cast<std::size_t>(layer->parameters.front())].name;
   const auto tensor = std::ranges::find(reader.model(), weight, &CheckpointReader::Tensor::name);
@@ -99,7 +105,7 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
                        .width = run.width,
                        .stem = run.stem,
                        .shortcut = run.shortcut};
-  options.classes = classes_of(reader, run, options);
+  options.classes = classes_of(path, reader, run, options);
   const auto make = [&](const ModelOptions& of) { return make_model(run.model, of); };
   TrainedModel model{.graph = make(options),
                      .parameters = {},

@@ -86,14 +86,19 @@ OptionTable<InspectArguments> inspect_options() {
             {.name = "reduce-dtype",
              .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"},
             {.name = "shard-group",
-             .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"}})
+             .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"},
+            {.name = "accumulate"},
+            {.name = "accumulate-full-gradients"},
+            {.name = "bucket-mb"},
+            {.name = "clip-grad-norm",
+             .help = "with --step: the norm that gradients are clipped to; 0: no clipping"}})
       .add(&InspectArguments::engine, "engine",
            "cpu: also show which algorithm computes each convolution, and the measured "
            "times; gpu: predict a step's kernels")
       .add(&InspectArguments::gpu, "gpu", "with --engine gpu: a100, h100, h200 or b200")
       .add(&InspectArguments::step, "step",
            "list the ops of a rank's step: what each reads, writes and sends (with "
-           "--ranks, --shard, --batch-size, --precision)")
+           "--ranks and the options above)")
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},
             {.name = "recompute"},

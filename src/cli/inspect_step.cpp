@@ -57,7 +57,7 @@ class Listing final {
     for (const ParameterId id : op.completes) completed.push_back(parameter(id).name);
     if (!completed.empty()) entry["completes"] = completed;
     if (sums) entry["sums_over_ranks"] = true;
-    if (op.in_last_micro_step && !op.ends_step()) entry["in_last_micro_step"] = true;
+    if (op.in_last_micro_step) entry["in_last_micro_step"] = true;
     if (op.is_collective()) {
       entry["collective"] = collective_of(op);
       if (starts(op)) entry["bytes"] = bytes_sent(op);
@@ -151,11 +151,10 @@ class Listing final {
   }
   [[nodiscard]] std::string collective_name(const StepOp& op) const {
     if (!op.is_collective()) return fmt::format("{} of {}", kind_name(op), place_of(op));
-    return fmt::format("{} the {} of {}{}{}", starts(op) ? "start" : "wait for", collective_of(op),
-                       place_of(op), over_replicas(op) ? " over the replicas" : "",
-                       op.in_last_micro_step && !op.ends_step() && config_.accumulate > 1
-                           ? ", in the last micro-step"
-                           : "");
+    return fmt::format(
+        "{} the {} of {}{}{}", starts(op) ? "start" : "wait for", collective_of(op), place_of(op),
+        over_replicas(op) ? " over the replicas" : "",
+        op.in_last_micro_step && config_.accumulate > 1 ? ", in the last micro-step" : "");
   }
 
   const Graph& graph_;

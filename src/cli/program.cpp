@@ -103,12 +103,13 @@ ExitStatus report(int& argc, char**& argv, const Error& error) {
 
 namespace lockstep {
 
-int run_program(int argc, char** argv) {
+int run_program(int argc, char** argv, std::vector<OwnModel> models) {
   ExitStatus status = ExitStatus::ok;
   use_one_heap_if_limited();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails like one on a full disk
   raise_open_file_limit();
   try {
+    for (OwnModel& model : models) add_model(std::move(model));
     status = cli::dispatch(argc, argv);
   } catch (const Error& error) {
     status = cli::report(argc, argv, error);

@@ -4,13 +4,16 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/print.hpp"
 #include "lockstep/core/text_file.hpp"
+#include "lockstep/models/models.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/trainer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::cli {
@@ -38,6 +41,9 @@ ExitStatus run_train(Invocation& invocation) {
     const HelpDetail detail =
         wants_all_help(invocation.arguments) ? HelpDetail::all : HelpDetail::first;
     print_out("{}", Lines{train_help(detail)});
+    std::vector<std::string_view> own = model_names();
+    std::erase_if(own, is_built_in);
+    if (!own.empty()) print_out("\nThis program's own models: {}\n", fmt::join(own, " "));
     return ExitStatus::ok;
   }
   if (wants_printed_config(invocation.arguments)) {

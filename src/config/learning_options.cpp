@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// "0.1; adam, adamw, lamb: 0.001": the default, and that of optimizers with another one.
+/// "0.1; 0.001 for adam, adamw, lamb": the default, and that of optimizers with another one.
 std::string defaults_of(double Config::*member) {
   const double usual = Config().*member;
   std::string text = fmt::format("{}", usual);

@@ -146,7 +146,7 @@ void add_running_options(OptionTable<Config>& t) {
            {.choices = {"auto", "direct", "winograd"}})
       .add(&Config::recompute, "recompute",
            "activation checkpointing, with the same bits: norms recomputes the outputs of batch "
-           "norms and additions in backward; auto: norms on CPUs, none on GPUs",
+           "norms, additions and GELUs in backward; auto: norms on CPUs, none on GPUs",
            {.choices = {"auto", "none", "norms"}})
       .add(&Config::deterministic, "deterministic",
            "use GPU algorithms that give the same bits in every run; --no-deterministic times "

@@ -12,7 +12,6 @@ namespace lockstep {
 
 std::vector<std::string> unlikely_values(const Config& config, std::int64_t global_batch) {
   std::vector<std::string> warnings;
-  const auto is_any_of = [&](auto... kinds) { return ((config.optimizer == kinds) || ...); };
   const double scale = config.lr_base_batch > 0 ? static_cast<double>(global_batch) /
                                                       static_cast<double>(config.lr_base_batch)
                                                 : 1;
@@ -27,7 +26,8 @@ std::vector<std::string> unlikely_values(const Config& config, std::int64_t glob
         lr, config.lr, scale == 1 ? "" : ", scaled by --lr-base-batch",
         train_options().get(config, "optimizer"), largest));
   }
-  if (is_any_of(OptimizerKind::sgd, OptimizerKind::adamw) && lr * config.weight_decay >= 0.5) {
+  if (!traits.has_trust_ratio && config.optimizer != OptimizerKind::adam &&
+      lr * config.weight_decay >= 0.5) {
     warnings.push_back(fmt::format(
         "--weight-decay {} takes {:.3g} of each weight at each step (the product with the learning "
         "rate, {:.6g}); usual are 0.0001 for sgd and 0.05 for adamw",

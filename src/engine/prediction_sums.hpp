@@ -14,10 +14,10 @@ struct PredictionSums {
   LabelRank label;
   double exponentials;  ///< of the gaps
 
-  LOCKSTEP_HOST_DEVICE void add(const LossRow& row, std::int64_t k) {
+  LOCKSTEP_HOST_DEVICE void add(const LossRow& row, std::int64_t k, bool measures_confidence) {
     const std::int32_t own = row.labels.heavier();
     label.add({.index = k, .logit = row.logits[k]}, {.index = own, .logit = row.logits[own]});
-    exponentials += std::exp(row.gap(k));
+    if (measures_confidence) exponentials += std::exp(row.gap(k));
   }
   LOCKSTEP_HOST_DEVICE void merge(const PredictionSums& other) {
     label.merge(other.label);

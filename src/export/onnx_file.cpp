@@ -124,7 +124,7 @@ class GraphBuilder final {
     for (const OnnxNode& each : nodes) {
       const bool last = outputs.size() + 1 == nodes.size();
       NodeFields fields{.name = node_name(value), .op_type = each.type, .inputs = {}, .output = {}};
-      if (!last) fields.name += fmt::format("_{}", outputs.size());
+      if (!last) fields.name += fmt::format("/{}", outputs.size());  // no layer has such a name
       fields.output = last ? value_name(value) : fields.name + "_output";
       if (each.inputs.empty()) fields.inputs = all_inputs(value);
       for (const OnnxOperand& input : each.inputs) {

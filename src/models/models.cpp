@@ -47,13 +47,41 @@ std::string_view nearest_name(std::string_view name) {
   return std::ranges::min(model_names(), {}, [&](auto each) { return edit_distance(each, name); });
 }
 
-struct OwnModel {
-  std::string name;
-  ModelFunction make;
-};
 std::vector<OwnModel>& own_models() {
   static std::vector<OwnModel> all;
   return all;
+}
+
+/// Error(usage) if an option of the built-in models is given and changes nothing.
+void require_used_options(const OwnModel& own, const Graph& graph, const ModelOptions& options) {
+  const auto require_used = [&](const char* option, auto member) {
+    ModelOptions without = options;
+    without.*member = ModelOptions().*member;
+    if (options.*member == without.*member) return;
+    const Graph other = own.make(without);
+    if (other.fingerprint() != graph.fingerprint() ||
+        !std::ranges::equal(other.parameters(), graph.parameters())) {
+      return;
+    }
+    fail(ExitStatus::usage, "{} does not go with --model {} (it changes nothing); leave it out",
+         option, own.name);
+  };
+  require_used("--width", &ModelOptions::width);
+  require_used("--stem", &ModelOptions::stem);
+  require_used("--shortcut", &ModelOptions::shortcut);
+  require_used("--zero-init-residual", &ModelOptions::zero_init_residual);
+}
+
+Graph make_own(const OwnModel& own, const ModelOptions& options) {
+  Graph graph = own.make(options);
+  if (graph.name() != own.name) {
+    fail(ExitStatus::usage,
+         "the network of model '{}' is called '{}' (checkpoints name it, so that other commands "
+         "find the model); give both one name",
+         own.name, graph.name());
+  }
+  require_used_options(own, graph, options);
+  return graph;
 }
 
 }  // namespace
@@ -64,14 +92,25 @@ std::vector<std::string_view> model_names() {
   return all;
 }
 
-void add_model(std::string name, ModelFunction make) {
+bool is_built_in(std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+void add_model(OwnModel model) {
   const std::vector<std::string_view> others = model_names();
-  const bool taken = std::ranges::find(others, name) != others.end();
-  if (taken || name.empty() || name.find_first_of(" \t\n") != std::string::npos) {
-    fail(ExitStatus::usage, "a model cannot be called '{}' ({}); choose another name", name,
-         taken ? "there is one of this name" : "a name has no blanks, and is not empty");
+  const bool taken = std::ranges::find(others, model.name) != others.end();
+  constexpr const char* allowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  if (taken || model.name.empty() || model.name.find_first_not_of(allowed) != std::string::npos) {
+    fail(ExitStatus::usage, "a model cannot be called '{}' ({}); choose another name", model.name,
+         taken ? "there is one of this name"
+               : "names are of letters, digits, points, hyphens and underlines");
   }
-  own_models().push_back({.name = std::move(name), .make = std::move(make)});
+  if (!model.make) {
+    fail(ExitStatus::usage,
+         "model {} has no function (none was given); pass one that makes a graph", model.name);
+  }
+  own_models().push_back(std::move(model));
 }
 
 void add_loss(Graph& graph, ValueId logits, const ModelOptions& options) {
@@ -86,14 +125,7 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
          options.width);
   }
   const auto own = std::ranges::find(own_models(), name, &OwnModel::name);
-  if (own != own_models().end()) {
-    Graph graph = own->make(options);
-    if (graph.name() == name) return graph;
-    fail(ExitStatus::usage,
-         "the network of model '{}' is called '{}' (checkpoints name it, so that other commands "
-         "find the model); give both one name",
-         name, graph.name());
-  }
+  if (own != own_models().end()) return make_own(*own, options);
   const bool residual = name != "simple-cnn" && name != "mlp";
   for (const auto& [option, given] : {std::pair{"--zero-init-residual", options.zero_init_residual},
                                       {"--stem deep", options.stem == Stem::deep},
@@ -109,7 +141,7 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
   }
   if (name == "simple-cnn") return models_detail::simple_cnn(options);
   if (name == "mlp") return models_detail::mlp(options);
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
+  if (is_built_in(name)) {
     return models_detail::resnet(name, options);
   }
   fail(ExitStatus::usage, "--model is '{}' (there is no such model); did you mean {}? There are {}",

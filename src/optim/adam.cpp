@@ -17,7 +17,7 @@ class Adam : public Optimizer {
   Adam(const Config& config, const ArenaLayout& layout)
       : segments_(make_segments(layout, config.weight_decay, config.decay_norm_and_bias)),
         slots_{AlignedBuffer<float>(layout.size()), AlignedBuffer<float>(layout.size())},
-        decoupled_(config.optimizer != OptimizerKind::adam),
+        decoupled_(traits_of(config.optimizer).decouples_decay),
         beta1_(config.beta1),
         beta2_(config.beta2),
         eps_(config.eps) {}

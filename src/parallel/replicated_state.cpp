@@ -34,12 +34,10 @@ class ReplicatedState final : public ParallelState, private UnitExchange {
         tail_size_(options.tail_size),
         unsharded_{.begin = 0, .end = engine.layout().size(), .parameters = engine.parameters()},
         units_(units_of(engine.layout())),
-        reducer_(
-            comm, engine.gradients(),
-            plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
-                         options.reduce_dtype == ElementType::f32 ? TailPlace::last_bucket
-                                                                  : TailPlace::separate_bucket),
-            {.type = options.reduce_dtype, .gradients = engine.layout().size()}, &engine) {
+        reducer_(comm, engine.gradients(),
+                 plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
+                              tail_place(options.reduce_dtype)),
+                 {.type = options.reduce_dtype, .gradients = engine.layout().size()}, &engine) {
     // The last bucket has the tail: it starts after backward.
     const std::span<const Bucket> buckets = reducer_.buckets();
     for (const Bucket& bucket : buckets.first(buckets.size() - 1)) {

@@ -212,7 +212,7 @@ ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks
       units.ends.push_back(bucket.end);
       result.reduced_bytes.push_back(bucket.size() * reduced_value);
     }
-    result.tail_joins_last = reduce_dtype(config) == ElementType::f32;
+    result.tail_joins_last = tail_place(reduce_dtype(config)) == TailPlace::last_bucket;
   }
   const StepEnd end{.units = units.ends.size(),
                     .tail_joins_last = result.tail_joins_last,

@@ -6,7 +6,7 @@ std::vector<StepOp> end_of_step(const StepEnd& end) {
   using Kind = StepOp::Kind;
   std::vector<StepOp> ops;
   const auto add = [&ops](Kind kind, std::size_t unit = 0) {
-    ops.push_back({.kind = kind, .unit = unit, .in_last_micro_step = true});
+    ops.push_back({.kind = kind, .unit = unit});
   };
   const std::size_t last = end.units - (end.units > 0 ? 1 : 0);
   add(Kind::start_tail, last);

@@ -12,11 +12,12 @@ namespace lockstep {
 
 Graph build_graph(const RunPlan& plan) {
   Graph graph = make_model(plan.config.model, plan.model);
-  if (plan.config.loss != Config{}.loss && plan.config.loss != loss_name(graph.nodes().back().op)) {
+  const std::string_view loss = loss_name(graph.nodes().back().op);
+  if (plan.config.loss != loss) {
     fail(ExitStatus::usage,
-         "--loss {} does not go with {} (the model ends in another loss); end it with add_loss(), "
-         "or drop --loss",
-         plan.config.loss, graph.name());
+         "--loss {} does not go with {} (the model ends in {}); end it with add_loss(), or give "
+         "--loss {}",
+         plan.config.loss, graph.name(), loss, loss);
   }
   if (plan.config.stochastic_depth > 0 && drop_probabilities(graph).empty()) {
     fail(ExitStatus::usage,

@@ -185,8 +185,8 @@ void check_resumable(const RunPlan& plan, const Config& before, const TrainingSt
   check_same("--model", plan.config.model, before.model);
   check_same("--classes", plan.config.classes, before.classes);
   check_same("--seed", plan.config.seed, before.seed);
-  check_same("--optimizer", static_cast<int>(plan.config.optimizer),
-             static_cast<int>(before.optimizer));
+  check_same("--optimizer", std::string_view(traits_of(plan.config.optimizer).name),
+             std::string_view(traits_of(before.optimizer).name));
   if (state.position > 0) {  // else the rest of the epoch would miss samples and repeat some
     check_same("--shuffle-block", plan.config.shuffle_block, before.shuffle_block);
     check_same("--repeated-augmentation", plan.config.repeated_augmentation,

@@ -1,5 +1,8 @@
 #include "lockstep/train/step_update.hpp"
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/step/step_text.hpp"
+
 #include <cmath>
 
 namespace lockstep {
@@ -68,8 +71,10 @@ void StepUpdate::run(const StepOp& op, const UpdateOptions& options, std::span<c
       return;
     case Kind::start_gather:
       return state_.gather_updated(op.unit);
-    default:
+    case Kind::decide:
       return;
+    default:
+      fail(ExitStatus::internal, "an op of a program ends a step ({})", kind_name(op));
   }
 }
 

@@ -223,11 +223,10 @@ bool TrainStep::reduce(Current& current) {
   board_.enter(Phase::communication);
   const bool settled = update_.run(current.step, tail_values_.span(), [&](const StepOp& op) {
     using Kind = StepOp::Kind;
-    if (op.kind == Kind::update || op.kind == Kind::update_all) {
-      times.optimizer += lap_at_end(current, "update");
-    } else if (op.kind != Kind::start_tail) {
-      times.communication += lap_at_end(current, "reduction wait");
-    }
+    // A gather is started for the next step.
+    const bool waits = op.is_collective() && op.kind != Kind::start_gather;
+    double& phase = waits ? times.communication : times.optimizer;
+    phase += lap_at_end(current, waits ? "reduction wait" : "update");
   });
   state_.queue_read_tail(tail_values_.span());
   if (engine_.memory().queues()) times.optimizer += lap_at_end(current, "update");

@@ -129,7 +129,7 @@ def listing_a_step(network):
     command = ["inspect", *network, "--step", "--ranks", "4", "--shard-group", "2"]
     listed = {mode: json.loads(check(LOCKSTEP, [*command, "--shard", mode, "--json"], 0))["step"]["ops"]
               for mode in ("none", "optimizer", "grad", "full", "hybrid")}
-    computed = {mode: [op for op in ops if "collective" not in op] for mode, ops in listed.items()}
+    computed = {mode: [op for op in ops if "collective" not in op and op["op"] != "update"] for mode, ops in listed.items()}
     names = [(op["op"], op["of"]) for op in computed["none"]]
     expect(names[0] == ("forward", "flatten_1") and ("weight gradient", "fc1") in names, f"the ops of an mlp: {names}")
     expect(all([(op["op"], op["of"]) for op in ops] == names for ops in computed.values()), "all modes compute the same ops")
@@ -142,13 +142,21 @@ def listing_a_step(network):
                 expect(value["last_read_by"] == last, f"{mode}: {value} is last read by op {last}")
                 written.add(value["value"])
         sent = [(op["op"], op["collective"], op["of"]) for op in ops if "collective" in op]
-        expect({kind for _, kind, _ in sent} == {"all-reduce"} if mode == "none" else {"all-gather", "reduce-scatter"}, f"{mode}: {sent}")
+        kinds = {"all-reduce"} if mode == "none" else {"all-gather", "reduce-scatter", "all-reduce"}
+        expect({kind for _, kind, _ in sent} == kinds, f"{mode}: {sent}")
         for starts, waits in (("start of a reduction", "wait for a reduction"), ("start of a gather", "wait for a gather")):
             started = [of for op, _, of in sent if op == starts]
-            if mode in ("full", "hybrid") or starts == "start of a reduction":
-                expect(started and started == [of for op, _, of in sent if op == waits], f"{mode}: each {starts} is awaited: {sent}")
-            else:
-                expect(not started, f"{mode}: passes gather nothing: {sent}")
+            awaited = [of for op, _, of in sent if op == waits]
+            if mode in ("optimizer", "grad") and starts == "start of a gather":  # at the end of the step, for the next one
+                started.reverse()
+            expect(started == awaited and (started or mode == "none"), f"{mode}: each {starts} is awaited: {sent}")
+        # A unit is updated once, when its sums have arrived.
+        last = "wait for a reduction over replicas" if mode == "hybrid" else "wait for a reduction"
+        for index, op in enumerate(ops):
+            if op["op"] == "update":
+                expect(any(before["op"] == last and before["of"].startswith(op["of"]) for before in ops[:index]), f"{mode}: {op} before {last}")
+        updated = [op["of"] for op in ops if op["op"] == "update"]
+        expect(updated == sorted(set(updated), key=lambda of: int(of.split()[1])) and len(updated) > 1, f"{mode}: each unit is updated once: {updated}")
     values = json.loads(check(LOCKSTEP, [*command, "--json"], 0))["parameters"]
     for mode, ops in listed.items():
         sent = sum(op["bytes"] for op in ops if op["op"] == "start of a reduction")
@@ -157,6 +165,11 @@ def listing_a_step(network):
     norms = [op for op in summed if re.search(r"bn\d|downsample\.1", op["of"])]
     expect(len(norms) > 20 and all(op.get("sums_over_ranks", False) == (op in norms and op["op"] != "recompute") for op in summed),
            f"synchronised norms sum over ranks in forward and backward: {norms}")
+    # An update that depends on all gradients follows a decision, and only the last micro-step reduces held gradients.
+    clipped = json.loads(check(LOCKSTEP, [*command, "--clip-grad-norm", "1", "--accumulate", "2", "--shard", "none", "--json"], 0))["step"]["ops"]
+    expect([op["op"] for op in clipped[-2:]] == ["decision on the update", "update"], f"the end of a clipped step: {clipped[-3:]}")
+    started = [op for op in clipped if op["op"] == "start of a reduction"]
+    expect(all(op.get("in_last_micro_step") for op in started[:-1]) and started[-1]["of"].endswith("the tail"), f"reductions: {started}")
     check(LOCKSTEP, [*command, "--precision", "fp16"], 64, says=["--step with --precision fp16"])
     print_of = check(LOCKSTEP, [*command, "--shard", "full"], 0)
     expect("start the all-gather of unit 0" in print_of and "weight gradient fc1" in print_of, f"a table: {print_of}")

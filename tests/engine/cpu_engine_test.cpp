@@ -231,7 +231,6 @@ BOOST_AUTO_TEST_CASE(bits_of_layer_norms_do_not_depend_on_the_number_of_threads)
     const conformance::EngineBatch batch(*engine, problem);
     const auto program = engine->compile_training(problem.batch_size);
     program->forward(batch.batch());
-    conformance::CopyingObserver observer(*engine);
     program->backward({});
     gradients.push_back(conformance::gradients_of(*engine));
   }

@@ -78,7 +78,9 @@ Graph mixed_network() {
   y = graph.relu(convolution(x, "conv5"));
   x = graph.add(graph.add(x, y), x);
   x = graph.max_pool(x, {.kernel = 2, .stride = 2, .padding = 0});
-  x = graph.linear(graph.flatten(graph.batch_norm(x, {.name = "bn6"})),
+  x = graph.append(Gelu{graph.batch_norm(x, {.name = "bn6"})});
+  x = graph.append(Gelu{graph.append(Gelu{convolution(x, "conv7")})});
+  x = graph.linear(graph.flatten(graph.batch_norm(x, {.name = "bn8"})),
                    {.name = "fc", .out_features = 10});
   graph.softmax_cross_entropy(x, {});
   return graph;

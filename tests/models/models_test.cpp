@@ -345,17 +345,30 @@ BOOST_AUTO_TEST_CASE(a_program_adds_models_of_its_own) {
       return graph;
     };
   };
-  add_model("own", make("own"));
-  add_model("other", make("own"));
+  add_model({"own", make("own")});
+  add_model({"other", make("own")});
 
   BOOST_TEST(make_model("own", {.classes = 7}).classes() == 7);
   BOOST_TEST(std::ranges::count(model_names(), std::string_view("own")) == 1);
-  BOOST_TEST(usage_error([&] { add_model("own", make("own")); }).find("there is one") !=
-             std::string::npos);
-  BOOST_TEST(usage_error([&] { add_model("resnet50", make("own")); }).find("there is one") !=
-             std::string::npos);
-  BOOST_TEST(usage_error([&] { add_model("my own", make("own")); }).find("blanks") !=
-             std::string::npos);
+  const auto refused = [&](const char* name) {
+    return usage_error([&] { add_model({name, make(name)}); });
+  };
+  BOOST_TEST(refused("own").find("there is one") != std::string::npos);
+  BOOST_TEST(refused("resnet50").find("there is one") != std::string::npos);
+  BOOST_TEST(refused("my own").find("names are of") != std::string::npos);
+  BOOST_TEST(refused("").find("names are of") != std::string::npos);
+  BOOST_TEST(usage_error([&] {
+               add_model({"none", {}});
+             }).find("no function") != std::string::npos);
+  BOOST_TEST(is_built_in("resnet50"));
+  BOOST_TEST(!is_built_in("own"));
+  // An option that would do nothing is an error.
+  BOOST_TEST(usage_error([&] {
+               (void)make_model("own", {.stem = Stem::deep});
+             }).find("--stem does not go") != std::string::npos);
+  BOOST_TEST(usage_error([&] {
+               (void)make_model("own", {.width = 8});
+             }).find("--width does not go") != std::string::npos);
   // A checkpoint has the network's name, by which eval and export find the model.
   BOOST_TEST(usage_error([&] { (void)make_model("other", {}); }).find("is called 'own'") !=
              std::string::npos);

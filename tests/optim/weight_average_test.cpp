@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(an_average_is_one_more_slot_and_changes_no_update) {
       {{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 12},
        {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 36}}};
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw,
-                                   OptimizerKind::lars, OptimizerKind::lamb}) {
+                                   OptimizerKind::lars, OptimizerKind::lamb, OptimizerKind::lion}) {
     BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind)) {
       Config config;
       config.optimizer = kind;

@@ -354,6 +354,34 @@ BOOST_AUTO_TEST_CASE(each_unit_is_updated_as_its_reduction_ends) {
              "start of a gather unit 0:  -> \n");
 }
 
+BOOST_AUTO_TEST_CASE(sums_of_a_shard_group_are_summed_over_the_replicas_once_a_step) {
+  Graph graph = empty_network();
+  end(graph, convolution(graph, graph.input(), "conv1"));
+  const StepUnits units{.filled_after = {100, 90, 40},
+                        .ends = {50, 100},
+                        .reduces = true,
+                        .reductions_in_flight = 1,
+                        .has_replicas = true};
+  const StepGraph steps = shard(training(graph), graph, units);
+  BOOST_TEST(from(step_text(steps, graph), "weight gradient conv1") ==
+             "weight gradient conv1: input_0, d conv1 -> \n"
+             "wait for a reduction unit 0:  -> \n"
+             "start of a reduction over replicas unit 0:  -> \n"
+             "start of a reduction unit 1:  -> \n"
+             "wait for a reduction unit 1:  -> \n"
+             "start of a reduction over replicas unit 1:  -> \n");
+  for (const StepOp& op : steps.ops) {
+    BOOST_TEST(op.in_last_micro_step == (op.kind == StepOp::Kind::start_replicas));
+  }
+  BOOST_TEST(text_of(end_of_step({.units = 2, .has_replicas = true})) ==
+             "start of a reduction tail:  -> \n"
+             "wait for a reduction over replicas unit 0:  -> \n"
+             "update unit 0:  -> \n"
+             "wait for a reduction over replicas unit 1:  -> \n"
+             "update unit 1:  -> \n"
+             "wait for a reduction tail:  -> \n");
+}
+
 BOOST_AUTO_TEST_CASE(an_update_that_depends_on_all_gradients_follows_a_decision) {
   BOOST_TEST(text_of(end_of_step(
                  {.units = 2, .awaits_reductions = true, .has_replicas = true, .decides = true})) ==

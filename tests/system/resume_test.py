@@ -26,7 +26,7 @@ def a_run_resumed_at_any_step_equals_an_uninterrupted_run(folder):
 @more_in_soak
 def every_optimizers_state_is_resumed(folder):
     data = write_shards(folder / "data")
-    for optimizer in few(("adamw", "lars", "lamb"), 0, 2):
+    for optimizer in few(("adamw", "lars", "lamb", "lion"), 0, 2, 3):
         args, whole, pieces = ["--optimizer", optimizer], folder / f"whole-{optimizer}", folder / f"pieces-{optimizer}"
         run([*train_args(data, whole, "--max-steps", 6), *args], 2)
         run([*train_args(data, pieces, "--max-steps", 3), *args], 2)

@@ -67,7 +67,7 @@ void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& mod
 BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_replicated_parameters) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
-        OptimizerKind::lamb}) {
+        OptimizerKind::lamb, OptimizerKind::lion}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       for (const bool device : {false, true}) {
         if (!device && precision == Precision::fp16) continue;  // CPUs do not support fp16

@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(each_mode_matches_replicated_training_with_each_optimizer) 
   for (const ShardMode mode : all_modes) {
     for (const OptimizerKind optimizer :
          {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
-          OptimizerKind::lamb}) {
+          OptimizerKind::lamb, OptimizerKind::lion}) {
       // Adam's first steps follow the signs of gradients, which rounding may flip.
       const bool by_sign = traits_of(optimizer).has_moments;
       check_as_replicated(

@@ -31,7 +31,7 @@ constexpr double rounding = 1e-5;
 BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
-        OptimizerKind::lamb}) {
+        OptimizerKind::lamb, OptimizerKind::lion}) {
     for (const auto& [precision, dtype] : {std::pair{Precision::fp32, ElementType::f32},
                                            {Precision::bf16, ElementType::f32},
                                            {Precision::fp32, ElementType::bf16},

@@ -1,9 +1,13 @@
 #pragma once
 
+#include "lockstep/models/models.hpp"
+
+#include <vector>
+
 namespace lockstep {
 
-/// The program `lockstep`, with its commands, options and exit status. A program that calls
-/// add_model() first has all of them for its own models, too.
-[[nodiscard]] int run_program(int argc, char** argv);
+/// The program `lockstep`, with its commands, options and exit status, which also know these
+/// models.
+[[nodiscard]] int run_program(int argc, char** argv, std::vector<OwnModel> models = {});
 
 }  // namespace lockstep

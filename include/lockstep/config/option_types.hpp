@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@ enum class ResizeFilter { bilinear, bicubic, random };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb, lion };
 /// An optimizer, but for its formula (`optim`), and its defaults: those of PyTorch, or of timm.
 struct OptimizerTraits {
+  OptimizerKind kind;
   const char* name;
   bool has_betas = false;        ///< --beta1 and --beta2
   bool has_moments = false;      ///< keeps two moments of each value, and divides by --eps
@@ -36,17 +38,23 @@ struct OptimizerTraits {
 };
 /// By kind.
 inline constexpr std::array optimizer_traits{
-    OptimizerTraits{.name = "sgd"},
-    OptimizerTraits{
-        .name = "adam", .has_betas = true, .has_moments = true, .lr = 1e-3, .weight_decay = 0},
-    OptimizerTraits{.name = "adamw",
+    OptimizerTraits{.kind = OptimizerKind::sgd, .name = "sgd"},
+    OptimizerTraits{.kind = OptimizerKind::adam,
+                    .name = "adam",
+                    .has_betas = true,
+                    .has_moments = true,
+                    .lr = 1e-3,
+                    .weight_decay = 0},
+    OptimizerTraits{.kind = OptimizerKind::adamw,
+                    .name = "adamw",
                     .has_betas = true,
                     .has_moments = true,
                     .decouples_decay = true,
                     .lr = 1e-3,
                     .weight_decay = 0.01},
-    OptimizerTraits{.name = "lars", .has_trust_ratio = true},
-    OptimizerTraits{.name = "lamb",
+    OptimizerTraits{.kind = OptimizerKind::lars, .name = "lars", .has_trust_ratio = true},
+    OptimizerTraits{.kind = OptimizerKind::lamb,
+                    .name = "lamb",
                     .has_betas = true,
                     .has_moments = true,
                     .has_trust_ratio = true,
@@ -55,13 +63,17 @@ inline constexpr std::array optimizer_traits{
                     .weight_decay = 0.01,
                     .eps = 1e-6,
                     .clip_grad_norm = 1},
-    OptimizerTraits{.name = "lion",
+    OptimizerTraits{.kind = OptimizerKind::lion,
+                    .name = "lion",
                     .has_betas = true,
                     .decouples_decay = true,
                     .lr = 1e-4,
                     .weight_decay = 0,
                     .beta2 = 0.99},
 };
+static_assert(std::ranges::is_sorted(optimizer_traits, {}, &OptimizerTraits::kind) &&
+              optimizer_traits.front().kind == OptimizerKind{0} &&
+              optimizer_traits.back().kind == OptimizerKind{optimizer_traits.size() - 1});
 [[nodiscard]] constexpr const OptimizerTraits& traits_of(OptimizerKind kind) noexcept {
   return optimizer_traits[static_cast<std::size_t>(kind)];
 }

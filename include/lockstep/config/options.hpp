@@ -33,7 +33,7 @@ struct ParsedCommand {
 /// The options that most runs need first, or all.
 enum class HelpDetail { first, all };
 [[nodiscard]] std::string train_help(HelpDetail detail);
-/// The defaults of an optimizer, as PyTorch's for adam and adamw, and timm's for lamb.
+/// The defaults of an optimizer, as PyTorch's for adam and adamw, and timm's for lamb and lion.
 [[nodiscard]] Config default_config(OptimizerKind optimizer);
 /// Text of a file for --config that parses to the same struct.
 [[nodiscard]] std::string print_config(const Config& config);

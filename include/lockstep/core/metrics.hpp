@@ -10,8 +10,10 @@ namespace lockstep {
 
 /// What metrics are computed from: an engine's prediction for one sample.
 struct Prediction {
-  std::int32_t rank;     ///< of the label, as LabelRank
-  float confidence = 0;  ///< the largest softmax probability; 0: a logit is NaN or infinite
+  std::int32_t rank;  ///< of the label, as LabelRank
+  /// The largest softmax probability, not in training; 0: a logit is NaN or infinity, or all are
+  /// -infinity.
+  float confidence = 0;
 };
 
 /// A number in [0, 1] for each sample, whose mean is reported.
@@ -56,6 +58,7 @@ inline constexpr std::size_t deciding_metric = metric_index("top1");
 inline constexpr auto training_metrics =
     static_cast<std::size_t>(std::ranges::count_if(metric_table, &Metric::in_training));
 static_assert(std::ranges::is_partitioned(metric_table, &Metric::in_training));
+static_assert(deciding_metric < training_metrics, "reports of training show it");
 
 /// A value for each metric of the table: of a sample, a sum over samples, or a mean.
 struct MetricValues {

@@ -35,9 +35,16 @@ void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 /// A network for an image shape and a number of classes.
 using ModelFunction = std::function<Graph(const ModelOptions&)>;
 
-/// Adds a model of a program's own: --model takes its name, in every command. Call it before
-/// anything else. Error(usage) if there is one of this name, or it has a blank or is empty.
-void add_model(std::string name, ModelFunction make);
+/// A model of a program's own. Its networks have its name, too, by which other commands find the
+/// model of a checkpoint.
+struct OwnModel {
+  std::string name;  ///< of letters, digits, points, hyphens and underlines
+  ModelFunction make;
+};
+/// Adds a model: --model takes its name. Error(usage) if the name is taken or has other characters,
+/// or if there is no function.
+void add_model(OwnModel model);
+[[nodiscard]] bool is_built_in(std::string_view name);
 
 /// The graph of the model `name`, with torchvision's parameter names, and timm's for a deep stem
 /// and avgpool shortcuts. Images under 64 pixels get a 3x3 stem without pooling, or a deep one

@@ -54,8 +54,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// PyTorch's names: "momentum_buffer", or "exp_avg" and "exp_avg_sq" (has_moments()); then
-  /// ema_slot if the parameters are averaged.
+  /// PyTorch's names: "momentum_buffer", or "exp_avg" (lion), or "exp_avg" and "exp_avg_sq"
+  /// (OptimizerTraits::has_moments); then ema_slot if the parameters are averaged.
   [[nodiscard]] virtual std::span<const std::string> slot_names() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> slot(std::size_t index) noexcept = 0;
   /// True if update() needs norms of whole tensors: no range may be updated before all

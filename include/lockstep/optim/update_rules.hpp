@@ -40,7 +40,8 @@ struct SgdRule {
 };
 
 /// As timm's Lion: w -= lr * (sign(beta1 * m + (1 - beta1) * g) + decay * w); m = beta2 * m +
-/// (1 - beta2) * g. A gradient that is not a number moves its weight to NaN, as torch.sign() does.
+/// (1 - beta2) * g. A gradient that is not a number moves its weight to NaN, as torch.sign() does;
+/// an infinite one is a sign like others, as in timm.
 /// Source: X. Chen et al., "Symbolic discovery of optimization algorithms", 2023, program 1.
 struct LionRule {
   static constexpr const char* slot_name = "exp_avg";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/engine/arena.hpp"
 
 #include <cstddef>
@@ -17,6 +18,9 @@ struct Bucket {
 
 /// Whether the tail shares the last gradient bucket or, if gradients are cast, has its own.
 enum class TailPlace { last_bucket, separate_bucket };
+[[nodiscard]] constexpr TailPlace tail_place(ElementType reduced) noexcept {
+  return reduced == ElementType::f32 ? TailPlace::last_bucket : TailPlace::separate_bucket;
+}
 
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets, in the order in which
 /// backward fills them. Each has at least `target_bytes`, except for the last ones: each of them is

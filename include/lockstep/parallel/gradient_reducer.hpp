@@ -31,7 +31,7 @@ class GradientReducer final {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// Call before a step's first start().
+  /// Call before a step's first start_until().
   void begin() noexcept { started_ = 0; }
   /// Starts the buckets before `end`, in order, that have not been started. Their values are final;
   /// the last bucket holds the tail.

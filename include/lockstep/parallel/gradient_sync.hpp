@@ -47,8 +47,8 @@ class GradientSync {
   virtual void begin_micro_step(bool first) = 0;
 
   // The ops at its end that are not the exchange's.
-  /// Sums `tail` over the ranks, and gradients whose reductions the last micro-step has not started
-  /// because this rank's data failed before it.
+  /// Sums `tail` over the ranks, and held gradients whose reductions no micro-step has started,
+  /// because this rank's data failed before the last one.
   virtual void start_tail(std::span<const float> tail) = 0;
   virtual void await_tail() = 0;
   /// Engine work queued from then on sees the sums over the replicas.

@@ -59,8 +59,9 @@ struct ParallelSteps {
 /// Plans a step from bucket_plan, the units and the data types of the run's configuration. Forward
 /// takes a third of a micro-step and backward two; within them, ops take time in proportion to
 /// their multiply-adds. Reads from config: shard, shard_group, shard_unit, bucket_mb, accumulate,
-/// batch_size, batch_norm, precision and the communication data types. Synchronised norms sum 2 C +
-/// 1 values in fp64 forward, and 2 C in fp32 backward, as on GPUs. Pure.
+/// accumulate_full_gradients, batch_size, batch_norm, recompute, optimizer, clip_grad_norm,
+/// precision and the communication data types. Synchronised norms sum 2 C + 1 values in fp64
+/// forward, and 2 C in fp32 backward, as on GPUs. Pure.
 [[nodiscard]] StepPlan plan_step(const Config& config, const Graph& graph,
                                  const StepPlanOptions& options);
 

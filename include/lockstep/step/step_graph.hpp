@@ -70,7 +70,7 @@ struct StepOp {
   /// Whose gradients are final after the op.
   std::vector<ParameterId> completes = {};
   std::size_t unit = 0;
-  bool in_last_micro_step = false;  ///< of a collective: others skip it
+  bool in_last_micro_step = false;  ///< of a micro-step's collective: the others skip it
 
   [[nodiscard]] bool is_collective() const noexcept {
     return kind >= Kind::start_gather && kind <= Kind::await_tail;

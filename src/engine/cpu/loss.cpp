@@ -51,7 +51,8 @@ void Loss::forward_sample(const Terms& terms, std::int64_t sample) {
   typename Terms::Sums sums{};
   for (std::int64_t k = 0; k < loss_.classes; ++k) terms.add(sums, row, k);
   PredictionSums prediction{};
-  for (std::int64_t k = 0; k < loss_.classes; ++k) prediction.add(row, k);
+  for (std::int64_t k = 0; k < loss_.classes; ++k)
+    prediction.add(row, k, loss_.measures_confidence);
   const std::size_t n = size_of(sample);
   losses_[n] = terms.loss(sums, row);
   kept_[n] = terms.kept(sums, row);

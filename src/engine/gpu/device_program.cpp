@@ -10,7 +10,10 @@ namespace lockstep::gpu {
 namespace {
 
 LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size) {
-  return {.batch = batch_size, .classes = loss.classes, .padded = padded_channels(loss.classes)};
+  return {.batch = batch_size,
+          .classes = loss.classes,
+          .padded = padded_channels(loss.classes),
+          .measures_confidence = loss.measures_confidence};
 }
 
 /// Of the engine's graph, which says what is frozen; another size's has the same nodes.
@@ -194,7 +197,7 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
 
 void DeviceProgram::await_ranks() {
   const auto reached = [this] { return state_->device->has_reached(*fetched_); };
-  if (options_.exchange != nullptr) {
+  if (options_.exchange != nullptr && state_->arena.layout().is_sharded()) {
     options_.exchange->await(reached);
   } else if (state_->norms != nullptr) {
     state_->norms->await(reached);

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/step/step_graph.hpp"
+#include "lockstep/step/step_text.hpp"
 
-#include <cassert>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -97,8 +98,13 @@ class StepLowering final {
         return builder.await_reduction(op);
       case Kind::start_replicas:
         return builder.start_replicas(op);
-      default:
-        assert(!"an op that ends a step is in a program");
+      case Kind::await_replicas:
+      case Kind::start_tail:
+      case Kind::await_tail:
+      case Kind::decide:
+      case Kind::update:
+      case Kind::update_all:
+        fail(ExitStatus::internal, "an op that ends a step is in a program ({})", kind_name(op));
     }
   }
   [[nodiscard]] Lowering<Builder>& of(ValueId node) {

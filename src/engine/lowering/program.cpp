@@ -48,7 +48,8 @@ GraphLoss loss_of(const ProgramOptions& options, const Graph& own) {
   const bool substitutes = !options.training && !std::holds_alternative<SoftmaxCrossEntropy>(loss);
   return {.logits = logits,
           .classes = classes,
-          .terms = terms_of(substitutes ? Op(SoftmaxCrossEntropy{}) : loss, classes)};
+          .terms = terms_of(substitutes ? Op(SoftmaxCrossEntropy{}) : loss, classes),
+          .measures_confidence = !options.training};
 }
 
 const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena,

@@ -17,6 +17,7 @@ struct GraphLoss {
   ValueId logits = 0;
   std::int64_t classes = 0;
   LossTerms terms = {};
+  bool measures_confidence = false;  ///< no metric of training needs it, and it takes exponentials
 };
 
 /// The graph to compile; `own` is the engine's.

@@ -2,9 +2,12 @@
 #include "lockstep/core/loss_options.hpp"
 #include "lockstep/graph/ops.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <ranges>
 #include <type_traits>
 
 namespace lockstep {
@@ -36,16 +39,24 @@ constexpr void for_each_loss(const Visit& visit, const std::variant<Ops...>*) {
 }
 constexpr const Op* all_ops = nullptr;
 
-constexpr std::size_t count_losses() {
-  std::size_t count = 0;
-  for_each_loss(
-      [&]<typename Loss>(const Loss&) {
-        count += std::ranges::count(loss_options, Loss::loss_name, &LossOption::name) == 1 ? 1 : 0;
-      },
-      all_ops);
+/// Number of loss ops with this name.
+constexpr int count_losses(std::string_view name) {
+  int count = 0;
+  for_each_loss([&]<typename Loss>(const Loss&) { count += Loss::loss_name == name ? 1 : 0; },
+                all_ops);
   return count;
 }
-static_assert(count_losses() == loss_options.size(), "each LossOption has one op");
+constexpr std::size_t count_losses() {
+  std::size_t count = 0;
+  for_each_loss([&]<typename Loss>(const Loss&) { ++count; }, all_ops);
+  return count;
+}
+static_assert(std::ranges::all_of(loss_options,
+                                  [](const LossOption& loss) {
+                                    return count_losses(loss.name) == 1;
+                                  }) &&
+                  count_losses() == loss_options.size(),
+              "each LossOption has one op");
 
 }  // namespace
 
@@ -63,7 +74,8 @@ Op make_loss(std::string_view name, ValueId logits, const LossSettings& settings
       },
       all_ops);
   if (made) return *made;
-  fail(ExitStatus::internal, "there is no loss '{}' (core/loss_options.hpp lists them)", name);
+  fail(ExitStatus::usage, "the loss is '{}' (there is no such loss); use {}", name,
+       fmt::join(loss_options | std::views::transform(&LossOption::name), ", "));
 }
 
 std::string_view loss_name(const Op& op) noexcept {

@@ -100,7 +100,7 @@ AdamUpdate adam_options(const Config& config) {
           .eps = config.eps,
           .correction1 = 1,
           .correction2 = 1,
-          .decoupled_decay = config.optimizer != OptimizerKind::adam};
+          .decoupled_decay = traits_of(config.optimizer).decouples_decay};
 }
 /// With the bias corrections of a step.
 AdamUpdate at_step(AdamUpdate options, std::int64_t step) {

@@ -38,7 +38,7 @@ function showOneRun(run) {
     line(run, evaluations, "loss", "validation", validated),
     line(run, evaluations, "ema_loss", "validation of the average", averaged),
   ], value => numberText(value), {marks, log: true});
-  addChart("Accuracy, %", () => [
+  addChart("Metrics, %", () => [
     line(run, steps, "top1", "training top-1", trained, 100),
     line(run, epochs, "top1", "training top-1, mean of the epoch", mean, 100),
     ...data.metrics.flatMap(({name, title}, i) => [

@@ -30,6 +30,5 @@ Graph own_model(const ModelOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  add_model("own-model", own_model);
-  return run_program(argc, argv);
+  return run_program(argc, argv, {{"own-model", own_model}});
 }

@@ -309,6 +309,7 @@ struct LossExtent {
   std::int64_t batch;
   std::int64_t classes;
   std::int64_t padded;
+  bool measures_confidence = true;  ///< else Prediction::confidence is 0
 };
 struct LossInputs {
   const void* logits;  ///< T (N, padded)

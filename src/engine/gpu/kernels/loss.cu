@@ -72,7 +72,7 @@ struct SumTerms {
     const LossRow row = row_of(sample);
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       terms.add(result.loss, row, k);
-      result.prediction.add(row, k);
+      result.prediction.add(row, k, extent.measures_confidence);
     }
     return result;
   }
