@@ -2,7 +2,7 @@
 get_property(libraries GLOBAL PROPERTY lockstep_libraries)
 add_library(lockstep INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep)
-target_link_libraries(lockstep INTERFACE ${libraries})
+target_link_libraries(lockstep INTERFACE lockstep_commands)
 # The public headers: lockstep.hpp and what it includes (tests/install/tree_test.py). The others are internal.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS cmake/public-headers.txt)
 file(STRINGS cmake/public-headers.txt headers)

@@ -89,9 +89,7 @@ OptionTable<InspectArguments> inspect_options() {
              .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"},
             {.name = "accumulate"},
             {.name = "accumulate-full-gradients"},
-            {.name = "bucket-mb"},
-            {.name = "clip-grad-norm",
-             .help = "with --step: the norm that gradients are clipped to; 0: no clipping"}})
+            {.name = "bucket-mb"}})
       .add(&InspectArguments::engine, "engine",
            "cpu: also show which algorithm computes each convolution, and the measured "
            "times; gpu: predict a step's kernels")

@@ -574,9 +574,10 @@ BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
   const std::string unwrapped = std::regex_replace(help, std::regex("\\s+"), " ");
   for (const char* part :
        {"--config", "--print-config", "one of none, crop-flip, resized-crop", "one of keep, new",
-        "one of auto, bar, plain", "from 0 to 1", "[0.1; 0.001 for adam, adamw, lamb]",
-        "[0.0001; 0 for adam; 0.01 for adamw, lamb]", "[1e-08; 1e-06 for lamb]",
-        "[0; 1 for lamb]"}) {
+        "one of auto, bar, plain", "from 0 to 1",
+        "[0.1; 0.001 for adam, adamw, lamb; 0.0001 for lion]",
+        "[0.0001; 0 for adam; 0.01 for adamw, lamb; 0 for lion]", "[0.999; 0.99 for lion]",
+        "[1e-08; 1e-06 for lamb]", "[0; 1 for lamb]"}) {
     BOOST_TEST_CONTEXT(part) {
       BOOST_TEST(contains(unwrapped, part));
     }

@@ -174,7 +174,11 @@ BOOST_AUTO_TEST_CASE(fast_and_slow_devices_give_the_results_of_the_cpu) {
     const auto result = Evaluator(*rig.engine, *rig.data, *rig.comm, options).run();
 
     BOOST_TEST(result->loss == expected->loss, boost::test_tools::tolerance(1e-5));
-    BOOST_TEST((result->metrics == expected->metrics));
+    for (std::size_t i = 0; i < metric_table.size(); ++i) {
+      // Hits are counted; a probability is rounded.
+      BOOST_TEST(result->metrics[i] == expected->metrics[i],
+                 boost::test_tools::tolerance(i < training_metrics ? 0.0 : 1e-5));
+    }
     if (rig.comm->rank() == 0) BOOST_TEST(labels.size() == samples);
   }
 }
