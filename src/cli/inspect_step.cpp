@@ -138,7 +138,7 @@ class Listing final {
   }
   [[nodiscard]] std::string place_of(const StepOp& op) const {
     if (op.kind == Kind::decide || op.kind == Kind::update_all) return "all parameters";
-    const std::string unit =
+    std::string unit =
         fmt::format("{} {}", config_.shard == ShardMode::none ? "bucket" : "unit", op.unit);
     if (!of_tail(op)) return unit;
     return step_.tail_joins_last ? unit + " and the tail" : "the tail";

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <ranges>
 #include <type_traits>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -74,8 +74,11 @@ Op make_loss(std::string_view name, ValueId logits, const LossSettings& settings
       },
       all_ops);
   if (made) return *made;
-  fail(ExitStatus::usage, "the loss is '{}' (there is no such loss); use {}", name,
-       fmt::join(loss_options | std::views::transform(&LossOption::name), ", "));
+  std::vector<std::string_view> known;
+  known.reserve(loss_options.size());
+  for (const LossOption& loss : loss_options) known.push_back(loss.name);
+  fail(ExitStatus::usage, "the loss is '{}' (there is no such loss); use one of {}", name,
+       fmt::join(known, ", "));
 }
 
 std::string_view loss_name(const Op& op) noexcept {
