@@ -49,7 +49,9 @@ target_compile_options(lockstep_control_headers PRIVATE ${LOCKSTEP_CONTROL_OPTIO
 function(lockstep_own_target target)
   cmake_parse_arguments(TARGET "CONTROL" "" "" ${ARGN})
   # Those of tests are not installed.
-  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests")
+  set(tests ${PROJECT_SOURCE_DIR}/tests)
+  cmake_path(IS_PREFIX tests ${CMAKE_CURRENT_SOURCE_DIR} is_of_tests)
+  if(NOT is_of_tests)
     set_property(GLOBAL APPEND PROPERTY lockstep_libraries ${target})
   endif()
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_own_flags>)

@@ -1,7 +1,6 @@
 // Simulates a step on a cluster with SimGrid: replays the plan of `lockstep scale --json --plans`
 // with the messages that comm/messages plans. Prints the seconds of a step as JSON.
 #include "../../src/comm/messages/message_plan.hpp"
-#include "lockstep/engine/engine.hpp"
 
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>

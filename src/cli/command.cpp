@@ -17,7 +17,7 @@ std::span<const Command> commands() {
       {"sweep", "list the runs of a file of options: finished, or to run", run_sweep},
       {"restart", "decide whether a run that ended may start again; for job scripts", run_restart},
       {"export-metrics", "print the metrics of a run as CSV", run_export_metrics},
-      {"bench", "measure one of step, ops, allreduce, loader and checkpoint", run_bench},
+      {"bench", "measure step, ops, allreduce, loader, decode or checkpoint", run_bench},
       {"scale", "predict the time of a step on a cluster", run_scale},
       {"doctor", "check that this allocation is fit to train; say what to fix", run_doctor}};
   return all;

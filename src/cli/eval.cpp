@@ -18,19 +18,13 @@ namespace lockstep::cli {
 namespace {
 
 struct EvalArguments : EvaluationRequest {
-  EvalArguments() { loader_threads = Config{}.loader_threads; }
-
   std::int64_t threads = 0;
   bool json = false;
 };
 
-/// An option of train, and how it differs here as in SharedOption.
 OptionSpec as_for_train(const char* name, const std::string& help = {},
                         std::optional<double> min = {}) {
-  OptionSpec spec = train_options().spec(name);
-  if (!help.empty()) spec.help = help;
-  spec.min = min.value_or(spec.min);
-  return spec;
+  return train_options().shared_spec({.name = name, .help = help, .min = min});
 }
 
 // NOLINTNEXTLINE(readability-function-size): a table

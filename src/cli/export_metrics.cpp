@@ -34,14 +34,9 @@ ExitStatus run_export_metrics(Invocation& invocation) {
   }
   const auto parsed =
       export_metrics_options().parse(invocation.arguments, /*allow_positional=*/true);
-  if (parsed.positional.size() != 1 || !parsed.value.csv) {
-    fail(ExitStatus::usage,
-         "export-metrics takes one run directory ({} are given) and prints CSV; see lockstep "
-         "export-metrics --help",
-         parsed.positional.size());
-  }
-  const std::size_t damaged =
-      report::write_metrics_csv(parsed.positional.front(), parsed.value.event, std::cout);
+  const std::string& run = only_argument(parsed.positional, "export-metrics", "run directory");
+  if (!parsed.value.csv) fail(ExitStatus::usage, "--no-csv (CSV is the only format); drop it");
+  const std::size_t damaged = report::write_metrics_csv(run, parsed.value.event, std::cout);
   if (damaged > 0) {
     print_warning(fmt::format("{} damaged line{} of metrics.jsonl left out", damaged,
                               damaged == 1 ? "" : "s"));

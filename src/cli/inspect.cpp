@@ -57,14 +57,7 @@ OptionTable<InspectArguments> inspect_options() {
   OptionTable<InspectArguments> table;
   add_path_options(table);
   table.group("Model")
-      .add(&InspectArguments::config, train,
-           {{.name = "model"},
-            {.name = "width"},
-            {.name = "stem"},
-            {.name = "shortcut"},
-            {.name = "image-size", .help = "height and width of the network's input", .min = 1},
-            {.name = "channels", .help = "image channels", .min = 1},
-            {.name = "classes", .help = "outputs of the network", .min = 1}})
+      .add(&InspectArguments::config, train, described_options())
       .add(&InspectArguments::ranks, "ranks",
            "ranks of a run: also show what each keeps and sends, by --shard; 0: do not",
            {.min = 0, .max = 1'000'000})

@@ -28,14 +28,13 @@ class Listing final {
   [[nodiscard]] Report report() const {
     Report report;
     report.text = fmt::format(
-        "a step of a rank of {}, --shard {}, on CPUs: {} samples a micro-step, {}; {} ops, the "
-        "last {} "
-        "of them once a step\n"
+        "one rank's step, of {} ranks, --shard {}, on CPUs: {} samples a micro-step, {}; {} ops, "
+        "the last {} once per step\n"
         "  {:>4}  {:<42}  {:<34}  {:<28}  {:>11}  {:>9}  {:>5}\n",
         ranks_, to_string(config_.shard), config_.batch_size, to_string(config_.precision),
         step_.steps.ops.size(), step_.steps.ops.size() - step_.micro_ops, "", "op", "reads",
         "writes", "shape", "MiB", "until");
-    report.json = {{"ops", nlohmann::ordered_json::array()}};
+    report.json = {{"ops", Json::array()}};
     for (std::size_t i = 0; i < step_.steps.ops.size(); ++i) add(i, report);
     return report;
   }
@@ -43,27 +42,27 @@ class Listing final {
  private:
   void add(std::size_t index, Report& report) const {
     const StepOp& op = step_.steps.ops[index];
-    const bool collective = op.is_collective() || op.ends_step();
+    const bool collective = !op.computes();
     const bool sums = sums_over_ranks(op, config_, graph_);
     const std::string name = collective
                                  ? collective_name(op)
                                  : fmt::format("{} {}{}", kind_name(op), subject_of(op, graph_),
                                                sums ? ", with a sum over ranks" : "");
-    nlohmann::ordered_json entry{{"op", std::string(kind_name(op))},
-                                 {"of", collective ? place_of(op) : subject_of(op, graph_)},
-                                 {"reads", named(op.reads())},
-                                 {"writes", nlohmann::ordered_json::array()}};
+    Json entry{{"op", std::string(kind_name(op))},
+               {"of", collective ? place_of(op) : subject_of(op, graph_)},
+               {"reads", named(op.reads())},
+               {"writes", Json::array()}};
     std::vector<std::string> completed;
     for (const ParameterId id : op.completes) completed.push_back(parameter(id).name);
     if (!completed.empty()) entry["completes"] = completed;
     if (sums) entry["sums_over_ranks"] = true;
     if (op.in_last_micro_step) entry["in_last_micro_step"] = true;
     if (op.is_collective()) {
-      entry["collective"] = collective_of(op);
+      entry["collective"] = to_string(collective_of(op, step_).what);
       if (starts(op)) entry["bytes"] = bytes_sent(op);
       report.text += fmt::format("  {:>4}  {:<106}  {:>13.2f}\n", index, name,
                                  static_cast<double>(bytes_sent(op)) / 0x1p20);
-    } else if (op.ends_step()) {
+    } else if (collective) {
       report.text += fmt::format("  {:>4}  {}\n", index, name);
     }
     // Of an op that does not fit beside what it writes, that has lines of its own.
@@ -88,7 +87,7 @@ class Listing final {
           last_uses_[at]);
       reads_of.clear();
       reads.clear();
-      nlohmann::ordered_json written{{"value", names_[at]}, {"last_read_by", last_uses_[at]}};
+      Json written{{"value", names_[at]}, {"last_read_by", last_uses_[at]}};
       if (!saved) {
         written["shape"] = shape.extents();
         written["bytes"] = bytes_of(value);
@@ -119,22 +118,16 @@ class Listing final {
   using Kind = StepOp::Kind;
   [[nodiscard]] static bool starts(const StepOp& op) {
     return op.kind == Kind::start_gather || op.kind == Kind::start_reduction ||
-           op.kind == Kind::start_replicas || op.kind == Kind::start_tail;
-  }
-  [[nodiscard]] static bool gathers(const StepOp& op) {
-    return op.kind == Kind::start_gather || op.kind == Kind::await_gather;
+           op.kind == Kind::start_replica_reduction || op.kind == Kind::start_tail;
   }
   [[nodiscard]] static bool over_replicas(const StepOp& op) {
-    return op.kind == Kind::start_replicas || op.kind == Kind::await_replicas;
+    return op.kind == Kind::start_replica_reduction || op.kind == Kind::await_replica_reduction;
   }
   [[nodiscard]] static bool of_tail(const StepOp& op) {
     return op.kind == Kind::start_tail || op.kind == Kind::await_tail;
   }
   [[nodiscard]] std::size_t bytes_sent(const StepOp& op) const {
-    if (gathers(op)) return step_.gathered_bytes[op.unit];
-    const std::size_t unit = step_.reduced_bytes[op.unit];
-    if (of_tail(op)) return step_.tail_bytes + (step_.tail_joins_last ? unit : 0);
-    return over_replicas(op) ? unit / static_cast<std::size_t>(step_.shard_group) : unit;
+    return static_cast<std::size_t>(collective_of(op, step_).bytes);
   }
   [[nodiscard]] std::string place_of(const StepOp& op) const {
     if (op.kind == Kind::decide || op.kind == Kind::update_all) return "all parameters";
@@ -143,16 +136,11 @@ class Listing final {
     if (!of_tail(op)) return unit;
     return step_.tail_joins_last ? unit + " and the tail" : "the tail";
   }
-  [[nodiscard]] std::string collective_of(const StepOp& op) const {
-    const bool scatters = config_.shard != ShardMode::none && !over_replicas(op) && !of_tail(op);
-    return to_string(gathers(op) ? StepCollective::all_gather
-                     : scatters  ? StepCollective::reduce_scatter
-                                 : StepCollective::all_reduce);
-  }
   [[nodiscard]] std::string collective_name(const StepOp& op) const {
     if (!op.is_collective()) return fmt::format("{} of {}", kind_name(op), place_of(op));
     return fmt::format(
-        "{} the {} of {}{}{}", starts(op) ? "start" : "wait for", collective_of(op), place_of(op),
+        "{} the {} of {}{}{}", starts(op) ? "start" : "wait for",
+        to_string(collective_of(op, step_).what), place_of(op),
         over_replicas(op) ? " over the replicas" : "",
         op.in_last_micro_step && config_.accumulate > 1 ? ", in the last micro-step" : "");
   }

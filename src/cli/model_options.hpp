@@ -6,6 +6,7 @@
 #include "lockstep/models/models.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::cli {
 
@@ -18,6 +19,17 @@ namespace lockstep::cli {
   config.classes = 1000;
   config.batch_size = batch_size;
   return config;
+}
+
+/// The options of such a network.
+[[nodiscard]] inline std::vector<SharedOption> described_options() {
+  return {{.name = "model"},
+          {.name = "width"},
+          {.name = "stem"},
+          {.name = "shortcut"},
+          {.name = "image-size", .help = "height and width of the network's input", .min = 1},
+          {.name = "channels", .help = "image channels", .min = 1},
+          {.name = "classes", .help = "outputs of the network", .min = 1}};
 }
 
 /// Those of the network that the options describe.

@@ -44,9 +44,8 @@ void print_help() {
       "  lockstep --version        show the version\n\n"
       "To use several processes: mpirun -n 4 lockstep train ..., or srun lockstep train ...\n"
       "Exit status: 0 done; 1 doctor found a fault; 64 bad usage; 65 bad input;\n"
-      "66 no input; 69 diverged; 70 internal error; 73 cannot write; 75 stopped on request, "
-      "submit\n"
-      "the same command again.\n");
+      "66 no input; 69 diverged; 70 internal error; 73 cannot write; 75 stopped on request,\n"
+      "submit the same command again.\n");
 }
 
 ExitStatus dispatch(int& argc, char**& argv) {

@@ -52,15 +52,9 @@ OptionTable<ScaleArguments> scale_options() {
            "rate of one rank alone with this batch size: measure it with lockstep bench "
            "step on one GPU",
            {.unit = "images/s", .min = 0, .max = 1e9})
+      .add(&ScaleArguments::config, train, described_options())
       .add(&ScaleArguments::config, train,
-           {{.name = "model"},
-            {.name = "width"},
-            {.name = "stem"},
-            {.name = "shortcut"},
-            {.name = "image-size", .help = "height and width of the network's input", .min = 1},
-            {.name = "channels", .help = "image channels", .min = 1},
-            {.name = "classes", .help = "outputs of the network", .min = 1},
-            {.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
+           {{.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
             {.name = "accumulate"},
             {.name = "precision"},
             {.name = "batch-norm"},

@@ -49,8 +49,9 @@ OptionSpec loss_option() {
     spec.help += fmt::format("; {}: {}", loss.name, loss.help);
     spec.choices.emplace_back(loss.name);
   }
-  spec.help += fmt::format("; evaluation of all others than {} reports {} without smoothing",
-                           loss_options.front().name, loss_options.front().name);
+  spec.help +=
+      fmt::format("; with any other loss than {0}, evaluation reports {0} without smoothing",
+                  loss_options.front().name);
   return spec;
 }
 
@@ -87,11 +88,9 @@ void add_optimizer_options(OptionTable<Config>& t) {
       .add(&Config::momentum, "momentum", "momentum of sgd and lars",
            {.min = 0, .max = 0.999999999})
       .add(&Config::nesterov, "nesterov", "Nesterov momentum, for sgd only")
-      .add(&Config::beta1, "beta1",
-           "beta1 in the formula of " + listed(&OptimizerTraits::has_betas),
+      .add(&Config::beta1, "beta1", "coefficient beta1 of " + listed(&OptimizerTraits::has_betas),
            {.min = 0, .max = 0.999999999})
-      .add(&Config::beta2, "beta2",
-           "beta2 in the formula of " + listed(&OptimizerTraits::has_betas),
+      .add(&Config::beta2, "beta2", "coefficient beta2 of " + listed(&OptimizerTraits::has_betas),
            {.min = 0, .max = 0.999999999, .defaults = defaults_of(&Config::beta2)})
       .add(&Config::eps, "eps", "added to the divisor of " + listed(&OptimizerTraits::has_moments),
            {.min = 0, .above_min = true, .defaults = defaults_of(&Config::eps)})

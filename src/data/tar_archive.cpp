@@ -1,6 +1,7 @@
 #include "tar_archive.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/parse_number.hpp"
 
 #include <algorithm>
 #include <array>
@@ -130,10 +131,8 @@ bool read_pax(std::string_view records, Extension& extension) {
     const std::string_view value = record.substr(equals + 1);
     if (key == "path") extension.name = until_zero(value);
     if (key == "size") {
-      std::uint64_t size = 0;
-      const auto [last, fault] = std::from_chars(value.data(), value.data() + value.size(), size);
-      if (fault != std::errc{} || last != value.data() + value.size()) return false;
-      extension.size = size;
+      extension.size = parse_number<std::uint64_t>(value);
+      if (!extension.size) return false;
     }
     if (key.starts_with("GNU.sparse.")) return false;
     records.remove_prefix(length);

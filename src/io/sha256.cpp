@@ -6,7 +6,6 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <cerrno>
 #include <memory>
 #include <vector>
 

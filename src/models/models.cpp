@@ -104,7 +104,7 @@ void add_model(OwnModel model) {
   if (taken || model.name.empty() || model.name.find_first_not_of(allowed) != std::string::npos) {
     fail(ExitStatus::usage, "a model cannot be called '{}' ({}); choose another name", model.name,
          taken ? "there is one of this name"
-               : "names are of letters, digits, points, hyphens and underlines");
+               : "a name has only letters, digits, periods, hyphens and underscores");
   }
   if (!model.make) {
     fail(ExitStatus::usage,

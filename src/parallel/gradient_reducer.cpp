@@ -1,4 +1,4 @@
-#include "lockstep/parallel/gradient_reducer.hpp"
+#include "gradient_reducer.hpp"
 #include "lockstep/engine/engine.hpp"
 
 #include "element_precision.hpp"

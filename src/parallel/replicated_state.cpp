@@ -1,6 +1,6 @@
 #include "broadcast_arena.hpp"
+#include "gradient_reducer.hpp"
 #include "lockstep/engine/engine.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "register_memory.hpp"
 
@@ -31,7 +31,6 @@ class ReplicatedState final : public ParallelState, private UnitExchange {
       : engine_(engine),
         host_(host),
         comm_(comm),
-        tail_size_(options.tail_size),
         unsharded_{.begin = 0, .end = engine.layout().size(), .parameters = engine.parameters()},
         units_(units_of(engine.layout())),
         reducer_(comm, engine.gradients(),
@@ -97,9 +96,6 @@ class ReplicatedState final : public ParallelState, private UnitExchange {
   [[nodiscard]] SumOverRanks sum_over_shards() override {
     return [](std::span<double>) {};
   }
-  [[nodiscard]] std::size_t reductions() const noexcept override {
-    return reducer_.buckets().size();
-  }
 
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     return {.parameters = engine_.parameters().size_bytes(),
@@ -137,13 +133,12 @@ class ReplicatedState final : public ParallelState, private UnitExchange {
   void await(FunctionRef<bool()> reached) override { comm_.synchronize_until(reached); }
 
   [[nodiscard]] std::span<float> sent_tail() noexcept {
-    return engine_.gradients().subspan(layout().size(), tail_size_);
+    return engine_.gradients().subspan(layout().size());
   }
 
   Engine& engine_;
   Communicator& host_;
   Communicator& comm_;
-  std::size_t tail_size_;
   ParameterRange unsharded_;
   std::vector<ArenaUnit> units_;
   StepSync sync_ = StepSync::gradients;

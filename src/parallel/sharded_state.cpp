@@ -22,8 +22,8 @@ class ShardedState final : public ParallelState, private UnitExchange {
         comms_(comms),
         engine_memory_(engine.arena()),
         plan_(engine.layout(), comms.group.rank(), comms.group.size()),
-        holds_parameters_(!engine.parameters().empty()),
-        holds_gradients_(!engine.gradients().empty()),
+        holds_fp32_(!engine.parameters().empty()),
+        holds_gradients_(engine.arena()->holds_gradients()),
         gradients_(engine.memory().allocate(plan_.local().size())),
         tail_(engine.memory().allocate(options.tail_size)),
         parameter_type_(options.parameters),
@@ -35,14 +35,13 @@ class ShardedState final : public ParallelState, private UnitExchange {
     if (options.accumulates && !holds_gradients_) {
       addends_ = engine.memory().allocate(plan_.local().size());
     }
-    if (!holds_parameters_) parameters_ = engine.memory().allocate(plan_.local().size());
+    if (!holds_fp32_) parameters_ = engine.memory().allocate(plan_.local().size());
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       const ArenaUnit& local = plan_.local().units[unit];
       // Shift the whole arena's span so that this rank's own offsets index its values.
       const std::span<float> parameters =
-          holds_parameters_
-              ? engine.parameters().subspan(plan_.begin_in_unsharded(unit) - local.begin)
-              : parameters_->values();
+          holds_fp32_ ? engine.parameters().subspan(plan_.begin_in_unsharded(unit) - local.begin)
+                      : parameters_->values();
       update_ranges_.push_back({.begin = local.begin, .end = local.end, .parameters = parameters});
     }
     register_memory();
@@ -63,23 +62,16 @@ class ShardedState final : public ParallelState, private UnitExchange {
     return {.units = plan_.units(),
             .awaits_reductions = holds_gradients_,
             .has_replicas = has_replicas(),
-            .gathers = holds_parameters_ || !engine_.held_unit(0).empty()};
+            .gathers = engine_.arena()->holds_parameters()};
   }
   [[nodiscard]] ParameterRange range_of(std::size_t unit) const noexcept override {
     return update_ranges_[unit];
   }
 
-  void begin_step([[maybe_unused]] StepSync sync) override {
-    assert(sync == StepSync::gradients);
-    started_ = 0;
-  }
+  void begin_step([[maybe_unused]] StepSync sync) override { assert(sync == StepSync::gradients); }
   void begin_micro_step(bool first) override { first_ = first; }
 
   void start_tail(std::span<const float> tail) override {
-    while (holds_gradients_ && started_ < plan_.units()) {
-      const ArenaUnit& unit = plan_.unsharded().units[started_];
-      start_reduction(started_, engine_.gradients().subspan(unit.begin, unit.size()));
-    }
     engine_.memory().queue_write(tail, tail_->values());
     tail_request_ =
         comms_.all.start_all_reduce_buffer(buffer_of(tail_->values(), tail_), ReduceOp::sum);
@@ -88,7 +80,7 @@ class ShardedState final : public ParallelState, private UnitExchange {
     comms_.all.wait(tail_request_);
     waited_ = 0;  // the caller times the end of a step; this counts only waits inside programs
   }
-  void await_replicas(std::size_t unit) override {
+  void await_replica_reduction(std::size_t unit) override {
     comms_.replicas->wait(reductions_[unit].over_replicas);
     unit_reducer_.end_over_replicas(unit, gradients_);
   }
@@ -106,12 +98,11 @@ class ShardedState final : public ParallelState, private UnitExchange {
   [[nodiscard]] SumOverRanks sum_over_shards() override {
     return [this](std::span<double> values) { comms_.group_host.all_reduce(values); };
   }
-  [[nodiscard]] std::size_t reductions() const noexcept override { return plan_.units(); }
 
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     const std::size_t addends = addends_ ? addends_->values().size_bytes() : 0;
     const std::size_t local = gradients().size_bytes();
-    std::size_t held = holds_parameters_ ? engine_.parameters().size_bytes() : local;
+    std::size_t held = holds_fp32_ ? engine_.parameters().size_bytes() : local;
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) held += engine_.held_unit(unit).size();
     return {.parameters = held,
             .gradients = engine_.gradients().size_bytes() + local + addends + unit_reducer_.bytes(),
@@ -123,7 +114,7 @@ class ShardedState final : public ParallelState, private UnitExchange {
     return plan_.unsharded().units;
   }
   void scatter_parameters(std::size_t unit, std::span<float> unsharded) override {
-    if (holds_parameters_) {
+    if (holds_fp32_) {
       return broadcast_arena(engine_, comms_.group_host, unsharded,
                              units()[unit].in(engine_.parameters()));
     }
@@ -163,7 +154,7 @@ class ShardedState final : public ParallelState, private UnitExchange {
 
   /// Registers all communication memory except that inside the values of programs.
   void register_memory() {
-    if (holds_parameters_) register_arena(comms_.group, engine_, engine_.parameters());
+    if (holds_fp32_) register_arena(comms_.group, engine_, engine_.parameters());
     if (const auto first = engine_.held_unit(0); !first.empty()) {
       const auto last = engine_.held_unit(plan_.units() - 1);
       register_arena(comms_.group, engine_, std::span(first.data(), last.data() + last.size()));
@@ -205,7 +196,7 @@ class ShardedState final : public ParallelState, private UnitExchange {
 
   /// All-gathers a unit if the engine holds it unsharded between steps.
   void all_gather_held(std::size_t unit) {
-    if (holds_parameters_) {
+    if (holds_fp32_) {
       start_all_gather(unit, std::as_writable_bytes(units()[unit].in(engine_.parameters())));
     } else if (const std::span<std::byte> held = engine_.held_unit(unit); !held.empty()) {
       start_all_gather(unit, held);
@@ -249,7 +240,6 @@ class ShardedState final : public ParallelState, private UnitExchange {
     reduction.adds = !holds_gradients_ && !first_;
     reduction.request =
         unit_reducer_.start(unit, gradients, reduction.adds ? addends_ : gradients_);
-    started_ = unit + 1;
   }
   void await_reduction(std::size_t unit) override {
     Reduction& reduction = reductions_[unit];
@@ -259,7 +249,7 @@ class ShardedState final : public ParallelState, private UnitExchange {
     engine_.memory().add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
   }
   [[nodiscard]] bool has_replicas() const noexcept override { return comms_.replicas != nullptr; }
-  void start_replicas(std::size_t unit) override {
+  void start_replica_reduction(std::size_t unit) override {
     reductions_[unit].over_replicas = unit_reducer_.start_over_replicas(unit, gradients_);
   }
 
@@ -288,7 +278,7 @@ class ShardedState final : public ParallelState, private UnitExchange {
   ShardComms comms_;
   MemoryOwner engine_memory_;  ///< includes the values of programs
   ShardPlan plan_;
-  bool holds_parameters_;
+  bool holds_fp32_;
   bool holds_gradients_;
   std::shared_ptr<ArenaMemory> parameters_;  ///< null: the engine holds all of them in fp32
   std::shared_ptr<ArenaMemory> gradients_;

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/step_plan.hpp"
 
+#include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
@@ -14,24 +15,20 @@
 namespace lockstep {
 namespace {
 
-bool gathers_in_passes(const Config& config) {
-  return config.shard == ShardMode::full || config.shard == ShardMode::hybrid;
-}
-
 /// Walks the ops of a step's micro-steps and appends actions.
 class Planner final {
  public:
   Planner(const Config& config, const Graph& graph, const StepPlanOptions& options)
       : config_(config),
         graph_(graph),
-        own_(parallel_steps(config, graph, options.ranks)),
-        gathers_(own_.reduced_bytes.size()),
-        reductions_(own_.reduced_bytes.size()) {
-    plan_.shard_group = own_.shard_group;
+        steps_(parallel_steps(config, graph, options.ranks)),
+        gathers_(steps_.reduced_bytes.size()),
+        reductions_(steps_.reduced_bytes.size()) {
+    plan_.shard_group = steps_.shard_group;
     const double seconds = static_cast<double>(config.batch_size) / options.images_per_second;
     double forward = 0;
     double backward = 0;
-    for (const StepOp& op : own_.steps.ops) {
+    for (const StepOp& op : steps_.steps.ops) {
       (op.kind == StepOp::Kind::forward ? forward : backward) += work_of(op);
     }
     forward_seconds_ = seconds / 3 / forward;
@@ -39,20 +36,20 @@ class Planner final {
   }
 
   [[nodiscard]] StepPlan plan() {
-    const std::span<const StepOp> ops = own_.steps.ops;
-    const auto end = ops.subspan(own_.micro_ops);
+    const std::span<const StepOp> ops = steps_.steps.ops;
+    const auto end = ops.subspan(steps_.micro_ops);
     // The gathers that end a step go on during the next one's forward.
     for (const StepOp& op : end) {
-      if (op.kind == StepOp::Kind::start_gather) gather(op.unit);
+      if (op.kind == StepOp::Kind::start_gather) add(op);
     }
     for (std::int64_t i = 0; i < config_.accumulate; ++i) {
       const bool last = i + 1 == config_.accumulate;
-      for (const StepOp& op : ops.first(own_.micro_ops)) {
-        if (last || !op.in_last_micro_step) add(op, i == 0);
+      for (const StepOp& op : ops.first(steps_.micro_ops)) {
+        if (last || !op.in_last_micro_step) add(op);
       }
     }
     for (const StepOp& op : end) {
-      if (op.kind != StepOp::Kind::start_gather) add(op, false);
+      if (op.kind != StepOp::Kind::start_gather) add(op);
     }
     flush();
     return std::move(plan_);
@@ -66,7 +63,7 @@ class Planner final {
     return static_cast<double>(graph_.nodes()[static_cast<std::size_t>(op.node)].multiply_adds);
   }
 
-  void add(const StepOp& op, bool first) {
+  void add(const StepOp& op) {
     using Kind = StepOp::Kind;
     switch (op.kind) {
       case Kind::forward:
@@ -76,19 +73,20 @@ class Planner final {
         compute(backward_seconds_ * work_of(op));
         return sum_norm(op, sizeof(float), 0);
       case Kind::start_gather:
-        return gather(op.unit);
-      case Kind::await_gather:
-        if (first || gathers_in_passes(config_)) wait(gathers_[op.unit]);
+        gathers_[op.unit] = start(collective_of(op, steps_));
         return;
+      case Kind::await_gather:
+        return wait(gathers_[op.unit]);
       case Kind::start_reduction:
-        return reduce(op.unit, own_.reduced_bytes[op.unit]);
-      case Kind::start_replicas:
-        return reduce_over_replicas(op.unit);
+      case Kind::start_replica_reduction:
+        reductions_[op.unit] = start(collective_of(op, steps_));
+        return;
       case Kind::await_reduction:
-      case Kind::await_replicas:
+      case Kind::await_replica_reduction:
         return wait(reductions_[op.unit]);
       case Kind::start_tail:
-        return start_tail(op.unit);
+        tail_ = start(collective_of(op, steps_));
+        return;
       case Kind::await_tail:
         return wait(tail_);
       default:
@@ -100,33 +98,8 @@ class Planner final {
     if (!sums_over_ranks(op, config_, graph_)) return;
     const Node& node = graph_.nodes()[static_cast<std::size_t>(op.node)];
     const double values = 2 * static_cast<double>(node.output[0]) + more;
-    wait(start(StepCollective::all_reduce, StepRanks::all,
-               static_cast<double>(value_bytes) * values));
-  }
-
-  void gather(std::size_t unit) {
-    gathers_[unit] = start(StepCollective::all_gather, StepRanks::group,
-                           static_cast<double>(own_.gathered_bytes[unit]));
-  }
-
-  void reduce(std::size_t unit, std::size_t bytes) {
-    const bool sharded = config_.shard != ShardMode::none;
-    reductions_[unit] =
-        start(sharded ? StepCollective::reduce_scatter : StepCollective::all_reduce,
-              sharded ? StepRanks::group : StepRanks::all, static_cast<double>(bytes));
-  }
-  void reduce_over_replicas(std::size_t unit) {
-    const double shard = static_cast<double>(own_.reduced_bytes[unit]) / own_.shard_group;
-    reductions_[unit] = start(StepCollective::all_reduce, StepRanks::replicas, shard);
-  }
-  void start_tail(std::size_t unit) {
-    if (own_.tail_joins_last) {
-      reduce(unit, own_.reduced_bytes[unit] + own_.tail_bytes);
-      tail_ = reductions_[unit];
-    } else {
-      tail_ =
-          start(StepCollective::all_reduce, StepRanks::all, static_cast<double>(own_.tail_bytes));
-    }
+    wait(start(
+        {.kind = StepAction::Kind::start, .bytes = static_cast<double>(value_bytes) * values}));
   }
 
   // Computation is appended when something else is.
@@ -141,19 +114,16 @@ class Planner final {
     flush();
     plan_.actions.push_back(action);
   }
-  int start(StepCollective what, StepRanks ranks, double bytes) {
-    append({.kind = StepAction::Kind::start,
-            .collective = plan_.collectives,
-            .what = what,
-            .ranks = ranks,
-            .bytes = bytes});
-    return plan_.collectives++;
+  int start(StepAction action) {
+    action.collective = plan_.collectives++;
+    append(action);
+    return action.collective;
   }
   void wait(int collective) { append({.kind = StepAction::Kind::wait, .collective = collective}); }
 
   const Config& config_;
   const Graph& graph_;
-  ParallelSteps own_;
+  ParallelSteps steps_;
   std::vector<int> gathers_;     ///< by unit: its newest gather
   std::vector<int> reductions_;  ///< by unit: its newest reduction
   int tail_ = 0;                 ///< reduction that has it
@@ -194,8 +164,8 @@ double StepPlan::compute_seconds() const noexcept {
 }
 
 ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks) {
-  const bool sharded = config.shard != ShardMode::none;
   ParallelSteps result;
+  const bool sharded = result.sharded = config.shard != ShardMode::none;
   result.shard_group =
       config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks;
   result.tail_bytes = TailBucket(graph).size() * sizeof(float);
@@ -218,25 +188,48 @@ ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks
                     .tail_joins_last = result.tail_joins_last,
                     .awaits_reductions = options.holds_gradients,
                     .has_replicas = sharded && ranks > result.shard_group,
-                    .decides = config.clip_grad_norm > 0 || config.accumulate > 1 ||
-                               config.precision == Precision::fp16 ||
-                               traits_of(config.optimizer).has_trust_ratio,
-                    .gathers = sharded && options.holds_parameters};
+                    .gathers = sharded && options.holds_parameters,
+                    .clips = config.clip_grad_norm > 0,
+                    .accumulates = config.accumulate > 1,
+                    .skips_overflow = config.precision == Precision::fp16,
+                    .has_trust_ratio = traits_of(config.optimizer).has_trust_ratio};
   if (end.tail_joins_last) units.ends.pop_back();
-  units.gathers = gathers_in_passes(config);
   units.awaits = sharded;
-  units.reduces = true;
   units.has_replicas = end.has_replicas;
-  if (!options.holds_gradients) units.reductions_in_flight = UnitExchange::reductions_in_flight;
+  options.apply_to(units);
 
-  const Fusions fusions{.relu_takes_sums = true};
   StepGraph& steps = result.steps;
-  steps = differentiate(fuse(forward_steps(graph), graph, fusions), graph, fusions);
-  if (config.recompute != Recompute::none) steps = recompute(std::move(steps), graph);
+  steps = training_steps(graph, cpu_fusions, config.recompute != Recompute::none);
   steps = shard(std::move(steps), graph, units);
   result.micro_ops = steps.ops.size();
   std::ranges::move(end_of_step(end), std::back_inserter(steps.ops));
   return result;
+}
+
+StepAction collective_of(const StepOp& op, const ParallelSteps& steps) {
+  using Kind = StepOp::Kind;
+  const auto action = [](StepCollective what, StepRanks ranks, double bytes) {
+    return StepAction{
+        .kind = StepAction::Kind::start, .what = what, .ranks = ranks, .bytes = bytes};
+  };
+  const auto reduced =
+      op.unit < steps.reduced_bytes.size() ? static_cast<double>(steps.reduced_bytes[op.unit]) : 0;
+  switch (op.kind) {
+    case Kind::start_gather:
+    case Kind::await_gather:
+      return action(StepCollective::all_gather, StepRanks::group,
+                    static_cast<double>(steps.gathered_bytes[op.unit]));
+    case Kind::start_replica_reduction:
+    case Kind::await_replica_reduction:
+      return action(StepCollective::all_reduce, StepRanks::replicas, reduced / steps.shard_group);
+    case Kind::start_tail:
+    case Kind::await_tail:
+      return action(StepCollective::all_reduce, StepRanks::all,
+                    static_cast<double>(steps.tail_bytes) + (steps.tail_joins_last ? reduced : 0));
+    default:
+      return steps.sharded ? action(StepCollective::reduce_scatter, StepRanks::group, reduced)
+                           : action(StepCollective::all_reduce, StepRanks::all, reduced);
+  }
 }
 
 bool sums_over_ranks(const StepOp& op, const Config& config, const Graph& graph) {

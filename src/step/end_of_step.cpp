@@ -13,21 +13,21 @@ std::vector<StepOp> end_of_step(const StepEnd& end) {
   if (end.has_replicas && end.awaits_reductions) {
     for (std::size_t unit = 0; unit < end.units; ++unit) {
       add(Kind::await_reduction, unit);
-      add(Kind::start_replicas, unit);
+      add(Kind::start_replica_reduction, unit);
     }
   }
   for (std::size_t unit = 0; unit < end.units; ++unit) {
     if (end.tail_joins_last && unit == last) {
       add(Kind::await_tail, unit);
     } else if (end.has_replicas) {
-      add(Kind::await_replicas, unit);
+      add(Kind::await_replica_reduction, unit);
     } else if (end.awaits_reductions) {
       add(Kind::await_reduction, unit);
     }
-    if (!end.decides) add(Kind::update, unit);
+    if (!end.decides()) add(Kind::update, unit);
   }
   if (!end.tail_joins_last) add(Kind::await_tail, last);
-  if (end.decides) {
+  if (end.decides()) {
     add(Kind::decide);
     add(Kind::update_all);
   }

@@ -22,7 +22,7 @@ class Sharding final {
       }
       steps_.ops.push_back(std::move(op));
       if (begins) begin_backward();
-      if (units_.reduces) reduce();
+      reduce();
     }
     if (const auto most = units_.reductions_in_flight) {
       for (std::size_t unit = reduced_ - std::min(reduced_, *most); unit < reduced_; ++unit) {
@@ -84,7 +84,7 @@ class Sharding final {
   }
   void await_reduction(std::size_t unit) {
     add(StepOp::Kind::await_reduction, unit);
-    if (units_.has_replicas) add(StepOp::Kind::start_replicas, unit, true);
+    if (units_.has_replicas) add(StepOp::Kind::start_replica_reduction, unit, true);
   }
 
   StepGraph steps_;

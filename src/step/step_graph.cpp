@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 void require_complete(const Graph& graph) {
@@ -98,6 +99,12 @@ std::vector<ParameterId> gradient_order(const Graph& graph) {
     order.insert(order.end(), parameters.begin(), parameters.end());
   }
   return order;
+}
+
+StepGraph training_steps(const Graph& graph, const Fusions& fusions, bool recomputes) {
+  StepGraph steps = fuse(forward_steps(graph), graph, fusions);
+  steps = differentiate(std::move(steps), graph, fusions);
+  return recomputes ? recompute(std::move(steps), graph) : steps;
 }
 
 }  // namespace lockstep

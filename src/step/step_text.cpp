@@ -41,9 +41,9 @@ std::string_view kind_name(const StepOp& op) {
     case Kind::await_reduction:
     case Kind::await_tail:
       return "wait for a reduction";
-    case Kind::start_replicas:
+    case Kind::start_replica_reduction:
       return "start of a reduction over replicas";
-    case Kind::await_replicas:
+    case Kind::await_replica_reduction:
       return "wait for a reduction over replicas";
     case Kind::decide:
       return "decision on the update";

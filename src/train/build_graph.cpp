@@ -19,6 +19,17 @@ Graph build_graph(const RunPlan& plan) {
          "--loss {}",
          plan.config.loss, graph.name(), loss, loss);
   }
+  const LossSettings wanted{.label_smoothing = plan.model.label_smoothing,
+                            .target_threshold = plan.model.bce_target_threshold};
+  const LossSettings found = loss_settings(graph.nodes().back().op);
+  if (found != wanted) {
+    fail(
+        ExitStatus::usage,
+        "--label-smoothing {} and --bce-target-threshold {} do not go with {} (its loss has {} and "
+        "{}); end it with add_loss(), or drop the options",
+        wanted.label_smoothing, wanted.target_threshold, graph.name(), found.label_smoothing,
+        found.target_threshold);
+  }
   if (plan.config.stochastic_depth > 0 && drop_probabilities(graph).empty()) {
     fail(ExitStatus::usage,
          "--stochastic-depth {} does not go with {} (no norm of the model drops a block); set "

@@ -133,13 +133,14 @@ void Run::describe_engine() {
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   const StateBytes bytes = state_bytes();
   const bool sharded = plan.config.shard != ShardMode::none;
+  const std::size_t units = parallel.step_end().units;
   reporter_->say(fmt::format(
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
       "MiB optimizer state{}; {} {}{}{}",
       mib(steps_->activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
       mib(bytes.optimizer),
-      bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
-      parallel.reductions(), sharded ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
+      bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)), units,
+      sharded ? "unit" : "bucket", units == 1 ? "" : "s",
       sharded ? fmt::format(" sharded over {} rank{}{}", shard_group, shard_group == 1 ? "" : "s",
                             communication_note(plan.config, geometry_.world_size))
               : fmt::format(" of gradients{}", reduction_note(plan.config, geometry_.world_size))));

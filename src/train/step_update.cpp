@@ -15,11 +15,13 @@ StepUpdate::StepUpdate(GradientSync& state, Optimizer& optimizer, const LossScal
       tail_(tail),
       options_(options),
       sum_over_shards_(state.sum_over_shards()),
-      decides_(options.clip_norm > 0 || optimizer.needs_all_gradients() || scaler.is_dynamic() ||
-               options.accumulates),
       host_decides_(state.layout().is_sharded()) {  // the hosts sum the norms of shards
   StepEnd end = state.step_end();
-  end.decides = decides_;
+  end.clips = options.clip_norm > 0;
+  end.accumulates = options.accumulates;
+  end.skips_overflow = scaler.is_dynamic();
+  end.has_trust_ratio = optimizer.needs_all_gradients();
+  decides_ = end.decides();
   ops_ = end_of_step(end);
 }
 
@@ -60,10 +62,10 @@ void StepUpdate::run(const StepOp& op, const UpdateOptions& options, std::span<c
       return state_.await_tail();
     case Kind::await_reduction:
       return state_.exchange().await_reduction(op.unit);
-    case Kind::start_replicas:
-      return state_.exchange().start_replicas(op.unit);
-    case Kind::await_replicas:
-      return state_.await_replicas(op.unit);
+    case Kind::start_replica_reduction:
+      return state_.exchange().start_replica_reduction(op.unit);
+    case Kind::await_replica_reduction:
+      return state_.await_replica_reduction(op.unit);
     case Kind::update:
       return update(state_.range_of(op.unit), options);
     case Kind::update_all:
@@ -74,7 +76,8 @@ void StepUpdate::run(const StepOp& op, const UpdateOptions& options, std::span<c
     case Kind::decide:
       return;
     default:
-      fail(ExitStatus::internal, "an op of a program ends a step ({})", kind_name(op));
+      fail(ExitStatus::internal, "cannot run '{}' at the end of a step (only a program runs it)",
+           kind_name(op));
   }
 }
 

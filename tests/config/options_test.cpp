@@ -484,21 +484,23 @@ BOOST_AUTO_TEST_CASE(both_of_an_exclusive_pair_are_refused_with_their_values) {
 
 BOOST_AUTO_TEST_CASE(defaults_follow_the_optimizer) {
   const auto values = [](const Config& c) {
-    return std::array{c.lr, c.weight_decay, c.eps, c.clip_grad_norm};
+    return std::array{c.lr, c.weight_decay, c.beta2, c.eps, c.clip_grad_norm};
   };
   const auto of = [&](const char* optimizer) { return values(parse({"--optimizer", optimizer})); };
-  BOOST_TEST((of("sgd") == std::array{0.1, 1e-4, 1e-8, 0.0}));
-  BOOST_TEST((of("adam") == std::array{1e-3, 0.0, 1e-8, 0.0}));
-  BOOST_TEST((of("adamw") == std::array{1e-3, 0.01, 1e-8, 0.0}));
-  BOOST_TEST((of("lars") == std::array{0.1, 1e-4, 1e-8, 0.0}));
-  BOOST_TEST((of("lamb") == std::array{1e-3, 0.01, 1e-6, 1.0}));
-  BOOST_TEST((of("lion") == std::array{1e-4, 0.0, 1e-8, 0.0}));
+  BOOST_TEST((of("sgd") == std::array{0.1, 1e-4, 0.999, 1e-8, 0.0}));
+  BOOST_TEST((of("adam") == std::array{1e-3, 0.0, 0.999, 1e-8, 0.0}));
+  BOOST_TEST((of("adamw") == std::array{1e-3, 0.01, 0.999, 1e-8, 0.0}));
+  BOOST_TEST((of("lars") == std::array{0.1, 1e-4, 0.999, 1e-8, 0.0}));
+  BOOST_TEST((of("lamb") == std::array{1e-3, 0.01, 0.999, 1e-6, 1.0}));
+  BOOST_TEST((of("lion") == std::array{1e-4, 0.0, 0.99, 1e-8, 0.0}));
   BOOST_TEST((values(parse({"--optimizer", "lamb", "--eps", "1e-8", "--lr", "0.1"})) ==
-              std::array{0.1, 0.01, 1e-8, 1.0}));
+              std::array{0.1, 0.01, 0.999, 1e-8, 1.0}));
   const ParsedCommand from_file = with_file("optimizer=adam\nweight-decay=0.1\n", {});
-  BOOST_TEST((values(from_file.config) == std::array{1e-3, 0.1, 1e-8, 0.0}));
+  BOOST_TEST((values(from_file.config) == std::array{1e-3, 0.1, 0.999, 1e-8, 0.0}));
   const ParsedCommand changed = with_file("optimizer=adam\nlr=0.2\n", {"--optimizer", "adamw"});
-  BOOST_TEST((values(changed.config) == std::array{0.2, 0.01, 1e-8, 0.0}));
+  BOOST_TEST((values(changed.config) == std::array{0.2, 0.01, 0.999, 1e-8, 0.0}));
+  const ParsedCommand other = with_file("optimizer=lion\n", {"--optimizer", "adam"});
+  BOOST_TEST((values(other.config) == std::array{1e-3, 0.0, 0.999, 1e-8, 0.0}));
 }
 
 BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {

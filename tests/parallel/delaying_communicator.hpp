@@ -10,7 +10,7 @@
 namespace lockstep::test {
 
 /// Simulates a slow serial link: a started collective ends `delay` after its start or after the end
-/// of the previous one, whichever is later. Records the time of each start.
+/// of the previous one, whichever is later. Records each start.
 class DelayingCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
@@ -19,9 +19,12 @@ class DelayingCommunicator final : public ForwardingCommunicator {
   DelayingCommunicator(Communicator& inner, Clock::duration delay, std::size_t most)
       : ForwardingCommunicator(inner), delay_(delay), flights_(most) {
     starts_.reserve(most);
+    counts_.reserve(most);
   }
 
   [[nodiscard]] const std::vector<Clock::time_point>& starts() const noexcept { return starts_; }
+  /// Values of the larger buffer, by start.
+  [[nodiscard]] const std::vector<std::size_t>& counts() const noexcept { return counts_; }
   /// Sum over all started collectives; each counts the larger of its buffers.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// Number of calls of test().
@@ -29,6 +32,7 @@ class DelayingCommunicator final : public ForwardingCommunicator {
   /// Clears the records of a step, before another one on the same link.
   void forget() noexcept {
     starts_.clear();
+    counts_.clear();
     tests_ = 0;
   }
 
@@ -73,6 +77,7 @@ class DelayingCommunicator final : public ForwardingCommunicator {
                                               [](const Flight& flight) { return !flight.in_use; }) -
                                  flights_.begin());
     starts_.push_back(Clock::now());
+    counts_.push_back(count);
     const bool is_16_bit = type == ElementType::bf16 || type == ElementType::f16;
     bytes_ += count * (is_16_bit ? 2 : 4);
     link_free_ = std::max(link_free_, starts_.back()) + delay_;
@@ -83,6 +88,7 @@ class DelayingCommunicator final : public ForwardingCommunicator {
   Clock::duration delay_;
   std::vector<Flight> flights_;
   std::vector<Clock::time_point> starts_;
+  std::vector<std::size_t> counts_;
   Clock::time_point link_free_ = Clock::now();
   int tests_ = 0;
   std::size_t bytes_ = 0;

@@ -1,10 +1,11 @@
+#include "../../src/parallel/gradient_reducer.hpp"
+
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/staged_communicator.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,10 +1,11 @@
+#include "../../src/parallel/gradient_reducer.hpp"
+
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,7 +1,8 @@
+#include "../../src/parallel/gradient_reducer.hpp"
+
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/philox.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
 #include "parallel/delaying_communicator.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -97,6 +97,10 @@ struct Rig {
   void step() {
     state->begin_step(StepSync::gradients);
     state->begin_micro_step(true);
+    std::size_t unit = 0;
+    for (const ArenaUnit& each : engine->layout().units) {
+      state->exchange().start_reduction(unit++, each.in(engine->gradients()));
+    }
     state->start_tail(std::vector<float>(tail));
     state->exchange().await_reduction(0);
     fail(ExitStatus::internal, "an update failed");

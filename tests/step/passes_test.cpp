@@ -259,7 +259,6 @@ BOOST_AUTO_TEST_CASE(units_are_gathered_ahead_and_reduced_when_complete) {
                   .ends = {10, 50, 60},
                   .stays = {false, false, false},
                   .gathers = true,
-                  .reduces = true,
                   .reductions_in_flight = 2};
   BOOST_TEST(step_text(shard(training(graph), graph, units), graph) ==
              "start of a gather unit 2:  -> \n"
@@ -308,7 +307,7 @@ BOOST_AUTO_TEST_CASE(units_that_are_held_are_awaited_by_forward_alone) {
                        "forward fc: flatten_2 -> fc\n"
                        "loss softmax_cross_entropy_4: fc -> \n"
                        "gradient of the loss softmax_cross_entropy_4:  -> d fc\n") == 0U);
-  BOOST_TEST(from(text, "gradient of").find("unit") == std::string::npos);
+  BOOST_TEST(from(text, "gradient of").find("gather unit") == std::string::npos);
 }
 
 /// The list of these ops.
@@ -320,7 +319,7 @@ BOOST_AUTO_TEST_CASE(gradients_that_are_held_are_reduced_in_buckets_in_the_last_
   Graph graph = empty_network();
   const ValueId conv = convolution(graph, graph.input(), "conv1");
   end(graph, conv);
-  const StepUnits buckets{.filled_after = {100, 90, 40}, .ends = {50, 100}, .reduces = true};
+  const StepUnits buckets{.filled_after = {100, 90, 40}, .ends = {50, 100}};
   const StepGraph steps = shard(training(graph), graph, buckets);
   BOOST_TEST(from(step_text(steps, graph), "gradient of the loss") ==
              "gradient of the loss softmax_cross_entropy_5:  -> d fc\n"
@@ -359,7 +358,6 @@ BOOST_AUTO_TEST_CASE(sums_of_a_shard_group_are_summed_over_the_replicas_once_a_s
   end(graph, convolution(graph, graph.input(), "conv1"));
   const StepUnits units{.filled_after = {100, 90, 40},
                         .ends = {50, 100},
-                        .reduces = true,
                         .reductions_in_flight = 1,
                         .has_replicas = true};
   const StepGraph steps = shard(training(graph), graph, units);
@@ -371,7 +369,7 @@ BOOST_AUTO_TEST_CASE(sums_of_a_shard_group_are_summed_over_the_replicas_once_a_s
              "wait for a reduction unit 1:  -> \n"
              "start of a reduction over replicas unit 1:  -> \n");
   for (const StepOp& op : steps.ops) {
-    BOOST_TEST(op.in_last_micro_step == (op.kind == StepOp::Kind::start_replicas));
+    BOOST_TEST(op.in_last_micro_step == (op.kind == StepOp::Kind::start_replica_reduction));
   }
   BOOST_TEST(text_of(end_of_step({.units = 2, .has_replicas = true})) ==
              "start of a reduction tail:  -> \n"
@@ -384,7 +382,7 @@ BOOST_AUTO_TEST_CASE(sums_of_a_shard_group_are_summed_over_the_replicas_once_a_s
 
 BOOST_AUTO_TEST_CASE(an_update_that_depends_on_all_gradients_follows_a_decision) {
   BOOST_TEST(text_of(end_of_step(
-                 {.units = 2, .awaits_reductions = true, .has_replicas = true, .decides = true})) ==
+                 {.units = 2, .awaits_reductions = true, .has_replicas = true, .clips = true})) ==
              "start of a reduction tail:  -> \n"
              "wait for a reduction unit 0:  -> \n"
              "start of a reduction over replicas unit 0:  -> \n"
@@ -395,6 +393,14 @@ BOOST_AUTO_TEST_CASE(an_update_that_depends_on_all_gradients_follows_a_decision)
              "wait for a reduction tail:  -> \n"
              "decision on the update all:  -> \n"
              "update all:  -> \n");
+  BOOST_TEST(
+      text_of(end_of_step(
+          {.units = 2, .tail_joins_last = true, .awaits_reductions = true, .accumulates = true})) ==
+      "start of a reduction tail:  -> \n"
+      "wait for a reduction unit 0:  -> \n"
+      "wait for a reduction tail:  -> \n"
+      "decision on the update all:  -> \n"
+      "update all:  -> \n");
 }
 
 BOOST_AUTO_TEST_CASE(an_incomplete_network_is_refused) {

@@ -273,7 +273,7 @@ BOOST_AUTO_TEST_CASE(merged_and_unmerged_units_match_replicated_training) {
                            .shard_unit = unit};
       check_as_replicated(options, {ShardMode::optimizer}, 1e-3);
       options.shard = ShardMode::optimizer;
-      return Rig(*world, options).state().reductions();
+      return Rig(*world, options).state().step_end().units;
     };
     const std::size_t blocks = units(25e6, {.by = ShardUnit::By::block, .smallest = 0});
     const std::size_t vectors = precision == Precision::bf16 ? 1 : 0;

@@ -61,7 +61,7 @@ std::string train_without(int skipped, std::size_t& buckets) {
   test::SkippingCommunicator comm(watched, last ? skipped : -1);
   const auto state = make_replicated_state(
       *engine, comm, comm, {.tail_size = TailBucket(graph).size(), .bucket_bytes = 20000});
-  buckets = state->reductions();
+  buckets = state->step_end().units;
   TrainStep step(*engine, *state, *optimizer, comm, *loader,
                  {.geometry = geometry, .board = &board});
   try {

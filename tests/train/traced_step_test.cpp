@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(buckets_start_during_backward) {
 
   const auto phases = recorder.row(TraceRows::phases).content().events;
   const auto under_way = recorder.row(TracedCommunicator::under_way_row).content().events;
-  BOOST_TEST_REQUIRE(under_way.size() == rig.state().reductions());
+  BOOST_TEST_REQUIRE(under_way.size() == rig.state().step_end().units);
   BOOST_TEST_REQUIRE(under_way.size() > 2U);
   std::int64_t bytes = 0;
   for (const TraceEvent& event : under_way) bytes += event.arguments[1].value;

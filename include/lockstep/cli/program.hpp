@@ -6,8 +6,7 @@
 
 namespace lockstep {
 
-/// The program `lockstep`, with its commands, options and exit status, which also know these
-/// models.
+/// Runs `lockstep` with all its commands, which also accept these models. Returns the exit status.
 [[nodiscard]] int run_program(int argc, char** argv, std::vector<OwnModel> models = {});
 
 }  // namespace lockstep

@@ -140,10 +140,7 @@ class OptionTable final {
                    const std::vector<SharedOption>& options) {
     for (const SharedOption& option : options) {
       const auto& declared = table.find(option.name);
-      OptionSpec spec = declared.spec;
-      if (!option.help.empty()) spec.help = option.help;
-      spec.min = option.min.value_or(spec.min);
-      entries_.push_back({.spec = std::move(spec),
+      entries_.push_back({.spec = table.shared_spec(option),
                           .is_switch = declared.is_switch,
                           .is_integer = declared.is_integer,
                           .set = [part, set = declared.set](
@@ -193,6 +190,13 @@ class OptionTable final {
     return find(name).print(source);
   }
   [[nodiscard]] const OptionSpec& spec(const std::string& name) const { return find(name).spec; }
+  /// As a table that shares the option has it.
+  [[nodiscard]] OptionSpec shared_spec(const SharedOption& option) const {
+    OptionSpec spec = find(option.name).spec;
+    if (!option.help.empty()) spec.help = option.help;
+    spec.min = option.min.value_or(spec.min);
+    return spec;
+  }
   [[nodiscard]] const std::vector<ExclusivePair>& exclusive_pairs() const { return exclusive_; }
   /// Error(usage) if a member's value is not valid for its option. parse() never returns such a
   /// struct, but code can make one.

@@ -22,7 +22,8 @@ enum class Interpolation { nearest, bilinear };
 /// Filter of images that are resized; `random`: one of the others for each training image.
 enum class ResizeFilter { bilinear, bicubic, random };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb, lion };
-/// An optimizer, but for its formula (`optim`), and its defaults: those of PyTorch, or of timm.
+/// Name, properties and defaults of an optimizer; its formula is in `optim`. Defaults are those of
+/// PyTorch or timm.
 struct OptimizerTraits {
   OptimizerKind kind;
   const char* name;

@@ -4,6 +4,7 @@
 #include "lockstep/engine/convolution_choices.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/step/step_graph.hpp"
 
 #include <memory>
 
@@ -24,6 +25,9 @@ struct CpuEngineOptions {
   bool recompute = true;
   UnitOptions units = {};  ///< of a sharded layout
 };
+
+/// What the engine fuses.
+inline constexpr Fusions cpu_fusions{.relu_takes_sums = true};
 
 /// Whether the engine computes in this precision on this processor: bf16 needs AVX-512.
 [[nodiscard]] bool cpu_computes_in(Precision precision);

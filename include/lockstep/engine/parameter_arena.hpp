@@ -36,6 +36,7 @@ class ParameterArena final {
   ParameterArena(const Graph& graph, Options options, const Allocate& allocate);
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const UnitOptions& unit_options() const noexcept { return units_; }
   [[nodiscard]] bool holds_parameters() const noexcept { return units_.holds_parameters; }
   [[nodiscard]] bool holds_gradients() const noexcept { return units_.holds_gradients; }
   [[nodiscard]] bool holds_16_bit() const noexcept { return units_.holds_16_bit(); }

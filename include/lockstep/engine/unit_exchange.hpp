@@ -16,7 +16,7 @@ class UnitExchange {
  public:
   virtual ~UnitExchange() = default;
 
-  /// Most reductions of gradients that are not held that a program has in flight.
+  /// Maximum number of reductions in flight when the engine does not hold gradients.
   static constexpr std::size_t reductions_in_flight = 2;
 
   /// Starts to gather a unit's parameters, which the engine does not hold, into `values`: all of
@@ -31,8 +31,8 @@ class UnitExchange {
   virtual void await_reduction(std::size_t unit) = 0;
   /// Whether the sums over a shard group are summed over its replicas.
   [[nodiscard]] virtual bool has_replicas() const noexcept { return false; }
-  /// Starts to do so with this rank's shard of a unit.
-  virtual void start_replicas(std::size_t /*unit*/) {}
+  /// Starts the all-reduce over the replicas of this rank's shard of a unit.
+  virtual void start_replica_reduction(std::size_t /*unit*/) {}
 
   /// Called between a program's steps to progress the collectives in flight.
   virtual void progress() = 0;
@@ -51,6 +51,10 @@ struct UnitOptions {
   /// weights. Units with in_fp32 stay fp32, so 16 bits need UnitRule::vectors_apart.
   Precision parameters = Precision::fp32;
 
+  void apply_to(StepUnits& units) const {
+    units.gathers = !holds_parameters;
+    if (!holds_gradients) units.reductions_in_flight = UnitExchange::reductions_in_flight;
+  }
   [[nodiscard]] bool is_16_bit(const ArenaUnit& unit) const noexcept {
     return parameters != Precision::fp32 && !unit.in_fp32;
   }

@@ -231,6 +231,7 @@ concept LossOp = std::same_as<std::remove_cvref_t<decltype(T::loss_name)>, std::
 struct LossSettings {
   double label_smoothing = 0;
   double target_threshold = 0;  ///< 0: none
+  friend bool operator==(const LossSettings&, const LossSettings&) = default;
 };
 template <LossOp T>
 [[nodiscard]] LossSettings settings_of(const T& op) noexcept {
@@ -240,9 +241,11 @@ template <LossOp T>
   }
   return settings;
 }
-/// The loss of a LossOption, with those of the settings that it has. Error(internal) if there is
-/// none of this name.
+/// Makes the loss `name`. Settings that the loss does not have are ignored. Error(usage) if
+/// there is none of this name.
 [[nodiscard]] Op make_loss(std::string_view name, ValueId logits, const LossSettings& settings);
+/// Of a loss; those of no loss otherwise.
+[[nodiscard]] LossSettings loss_settings(const Op& op) noexcept;
 /// The name of the loss's LossOption; empty if the op is none.
 [[nodiscard]] std::string_view loss_name(const Op& op) noexcept;
 

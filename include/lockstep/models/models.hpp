@@ -25,25 +25,26 @@ struct ModelOptions {
   /// linearly from 0 for the first block, as in timm.
   double stochastic_depth = 0.0;
   double label_smoothing = 0.0;
-  std::string loss{loss_options.front().name};  ///< one of them
+  std::string loss{loss_options.front().name};  ///< a name in `loss_options`
   double bce_target_threshold = 0.0;            ///< 0: none
 };
 
 /// Ends a graph with the loss of the options.
 void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 
-/// A network for an image shape and a number of classes.
+/// Returns the network for the options' image shape and number of classes.
 using ModelFunction = std::function<Graph(const ModelOptions&)>;
 
-/// A model of a program's own. Its networks have its name, too, by which other commands find the
-/// model of a checkpoint.
+/// A model that a program adds. Its graphs must have the same name: checkpoints store it, and other
+/// commands find the model by it.
 struct OwnModel {
-  std::string name;  ///< of letters, digits, points, hyphens and underlines
+  std::string name;  ///< of letters, digits, periods, hyphens and underscores
   ModelFunction make;
 };
 /// Adds a model: --model takes its name. Error(usage) if the name is taken or has other characters,
 /// or if there is no function.
 void add_model(OwnModel model);
+/// Whether it is one of Lockstep's own models.
 [[nodiscard]] bool is_built_in(std::string_view name);
 
 /// The graph of the model `name`, with torchvision's parameter names, and timm's for a deep stem

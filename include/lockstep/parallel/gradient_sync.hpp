@@ -30,13 +30,13 @@ class GradientSync {
   /// The ranges of layout() that this rank updates, with their parameters.
   [[nodiscard]] virtual std::span<const ParameterRange> update_ranges() const noexcept = 0;
 
-  /// Of the engine's programs; it also runs the reductions that end_of_step() lists.
+  /// Runs the collectives of the engine's programs, and the reductions that end_of_step() lists.
   [[nodiscard]] virtual UnitExchange& exchange() noexcept = 0;
   /// ProgramOptions::bucket_ends of these programs.
   [[nodiscard]] virtual std::span<const std::size_t> bucket_ends() const noexcept = 0;
-  /// How a step ends; whether it decides is the optimizer's choice.
+  /// How a step ends, except why its update depends on all gradients.
   [[nodiscard]] virtual StepEnd step_end() const noexcept = 0;
-  /// The part of update_ranges() whose gradients a unit has.
+  /// The part of update_ranges() in a unit.
   [[nodiscard]] virtual ParameterRange range_of(std::size_t unit) const noexcept = 0;
 
   // Of each step. Collective.
@@ -46,13 +46,13 @@ class GradientSync {
   /// the first.
   virtual void begin_micro_step(bool first) = 0;
 
-  // The ops at its end that are not the exchange's.
-  /// Sums `tail` over the ranks, and held gradients whose reductions no micro-step has started,
-  /// because this rank's data failed before the last one.
+  // Ops that end a step and are not in UnitExchange.
+  /// Reduces `tail`. A replicated state also reduces gradients that no micro-step has started to
+  /// reduce, because this rank's data failed before the last one.
   virtual void start_tail(std::span<const float> tail) = 0;
   virtual void await_tail() = 0;
   /// Engine work queued from then on sees the sums over the replicas.
-  virtual void await_replicas(std::size_t /*unit*/) {}
+  virtual void await_replica_reduction(std::size_t /*unit*/) {}
   /// Starts to gather a unit's new parameters, which the engine holds.
   virtual void gather_updated(std::size_t /*unit*/) {}
 
@@ -70,8 +70,6 @@ class GradientSync {
 
   /// Sums values over the shards of an arena; the identity if each rank keeps the whole arena.
   [[nodiscard]] virtual SumOverRanks sum_over_shards() = 0;
-  /// Number of gradient reductions in a step.
-  [[nodiscard]] virtual std::size_t reductions() const noexcept = 0;
 };
 
 }  // namespace lockstep

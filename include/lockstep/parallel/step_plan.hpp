@@ -44,6 +44,7 @@ struct StepPlanOptions {
 /// end the step. Units are those of --shard, or the buckets of gradients that are reduced together.
 struct ParallelSteps {
   StepGraph steps;
+  bool sharded = false;
   int shard_group = 1;                      ///< ranks over which the state is sharded
   std::size_t micro_ops = 0;                ///< ops of a micro-step
   std::vector<std::size_t> gathered_bytes;  ///< by unit; of all ranks' parts
@@ -52,6 +53,9 @@ struct ParallelSteps {
   bool tail_joins_last = false;  ///< as StepEnd
 };
 [[nodiscard]] ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks);
+
+/// What an op that starts or awaits a collective sends, as an action that starts it.
+[[nodiscard]] StepAction collective_of(const StepOp& op, const ParallelSteps& steps);
 
 /// Whether an op of a norm's node sums over all ranks, for synchronised batch norms.
 [[nodiscard]] bool sums_over_ranks(const StepOp& op, const Config& config, const Graph& graph);

@@ -47,10 +47,10 @@ struct StepOp {
     await_gather,
     start_reduction,
     await_reduction,
-    start_replicas,  ///< reduces this rank's shard of the sums over the replicas
-    await_replicas,
+    start_replica_reduction,  ///< sums this rank's shard of the sums over the replicas
+    await_replica_reduction,
     // The end of a step, after its last micro-step.
-    start_tail,  ///< reduces the tail, and with it the unit that the update leaves to it
+    start_tail,  ///< reduces the tail, with the last unit if StepEnd::tail_joins_last
     await_tail,
     decide,      ///< reads all gradients: whether to update, and how to scale them
     update,      ///< of a unit's parameters
@@ -72,10 +72,11 @@ struct StepOp {
   std::size_t unit = 0;
   bool in_last_micro_step = false;  ///< of a micro-step's collective: the others skip it
 
+  /// Whether an engine computes it.
+  [[nodiscard]] bool computes() const noexcept { return kind < Kind::start_gather; }
   [[nodiscard]] bool is_collective() const noexcept {
-    return kind >= Kind::start_gather && kind <= Kind::await_tail;
+    return !computes() && kind <= Kind::await_tail;
   }
-  [[nodiscard]] bool ends_step() const noexcept { return kind >= Kind::start_tail; }
   [[nodiscard]] std::vector<StepValueId> reads() const;
   [[nodiscard]] std::vector<StepValueId> writes() const;
 };
@@ -116,6 +117,9 @@ struct Fusions {
 /// Lets backward compute again what cheap ops can compute from values that it reads anyway.
 [[nodiscard]] StepGraph recompute(StepGraph steps, const Graph& graph);
 
+/// A micro-step: the passes above, in order.
+[[nodiscard]] StepGraph training_steps(const Graph& graph, const Fusions& fusions, bool recomputes);
+
 /// Units of parameters, in the order in which backward completes their gradients.
 struct StepUnits {
   std::vector<std::size_t> unit_of = {};       ///< by parameter
@@ -124,7 +128,6 @@ struct StepUnits {
   std::vector<bool> stays = {};                ///< by unit: gathered once for forward and backward
   bool gathers = false;                        ///< parameters are not held
   bool awaits = false;                         ///< forward awaits each unit before its first use
-  bool reduces = false;                        ///< backward starts reductions
   /// Most reductions that a micro-step has in flight. Empty: gradients are held, so that the last
   /// micro-step alone reduces them and the end of the step awaits them.
   std::optional<std::size_t> reductions_in_flight = {};
@@ -140,8 +143,15 @@ struct StepEnd {
   bool tail_joins_last = false;    ///< the last unit and the tail are one reduction
   bool awaits_reductions = false;  ///< gradients are held: their reductions are in flight
   bool has_replicas = false;       ///< as StepUnits
-  bool decides = false;            ///< the update depends on all gradients
   bool gathers = false;            ///< parameters are held: ranks gather what others updated
+  // Why the update depends on all gradients.
+  bool clips = false;
+  bool accumulates = false;
+  bool skips_overflow = false;   ///< dynamic loss scaling
+  bool has_trust_ratio = false;  ///< LARS, LAMB
+  [[nodiscard]] bool decides() const noexcept {
+    return clips || accumulates || skips_overflow || has_trust_ratio;
+  }
 };
 /// The ops after a step's last micro-step. Each unit is updated as its reduction ends, unless the
 /// update depends on all gradients.

@@ -16,10 +16,10 @@
 namespace lockstep {
 
 /// Runs the ops at the end of a step (step/end_of_step): reductions, and updates as they end or, if
-/// the update depends on all gradients (clipping, dynamic loss scaling, LARS, accumulation), after
-/// a decision. The device decides whether to update (no overflow, no missing sample) and how to
-/// clip, so that the host need not wait; if the optimizer cannot, or is sharded, the host does once
-/// it has the tail.
+/// the update depends on all gradients (clipping, dynamic loss scaling, LARS, LAMB, accumulation),
+/// after a decision. The device decides whether to update (no overflow, no missing sample) and how
+/// to clip, so that the host need not wait; if the optimizer cannot, or is sharded, the host does
+/// once it has the tail.
 class StepUpdate final {
  public:
   struct Options {
@@ -58,7 +58,7 @@ class StepUpdate final {
   const TailBucket& tail_;
   Options options_;
   SumOverRanks sum_over_shards_;
-  bool decides_;  ///< the update depends on all gradients
+  bool decides_ = false;  ///< the update depends on all gradients
   bool host_decides_;
   std::vector<StepOp> ops_;
   std::size_t next_ = 0;  ///< op of this step

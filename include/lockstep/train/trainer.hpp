@@ -76,11 +76,11 @@ struct EvaluationRequest {
   DecodeChoice decode = DecodeChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the run's
   std::int64_t batch_size = 64;
-  std::int64_t loader_threads = 1;
-  bool per_class = false;        ///< EvaluationResult::classes
-  std::string confusion = {};    ///< path of a confusion matrix, CSV; empty: none
-  std::string predictions = {};  ///< path of all logits, HDF5; empty: none
-  bool overwrite = false;        ///< replace these files
+  std::int64_t loader_threads = -1;  ///< as Config::loader_threads
+  bool per_class = false;            ///< EvaluationResult::classes
+  std::string confusion = {};        ///< path of a confusion matrix, CSV; empty: none
+  std::string predictions = {};      ///< path of all logits, HDF5; empty: none
+  bool overwrite = false;            ///< replace these files
 };
 /// Collective. Throws the same Error on all ranks if possible; no file is then written in part.
 [[nodiscard]] EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job);

@@ -33,10 +33,9 @@ CpuProgram::~CpuProgram() {
 void CpuProgram::lower_all() {
   const Graph& graph = graph_of(options_, state_->graph);
   // Of the engine's graph, which says what is frozen; another's has the same nodes.
-  const StepGraph steps = make_steps(state_->graph, options_, state_->arena,
-                                     {.fusions = {.relu_takes_sums = true},
-                                      .recomputes = state_->recomputes,
-                                      .awaits_units = true});
+  const StepGraph steps =
+      make_steps(state_->graph, options_, state_->arena,
+                 {.fusions = cpu_fusions, .recomputes = state_->recomputes, .awaits_units = true});
   ProgramBuilder builder(*state_, statistics_, call_.labels, steps, options_);
 
   // Always a copy: a batch is only valid during forward, and backward may need the images.

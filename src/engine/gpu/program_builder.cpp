@@ -7,14 +7,9 @@
 namespace lockstep::gpu {
 namespace {
 
-std::vector<std::size_t> group_ends(const ArenaLayout& layout, const ProgramOptions& options) {
-  std::vector<std::size_t> ends;
-  if (layout.is_sharded()) {
-    for (const ArenaUnit& unit : layout.units) ends.push_back(unit.end);
-  } else {
-    ends.assign(options.bucket_ends.begin(), options.bucket_ends.end());
-  }
-  ends.push_back(layout.size());
+std::vector<std::size_t> group_ends(const ParameterArena& arena, const ProgramOptions& options) {
+  std::vector<std::size_t> ends = unit_ends(arena, options);
+  ends.push_back(arena.layout().size());
   return ends;
 }
 
@@ -28,7 +23,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       statistics_(statistics),
       needs_gradient_(lockstep::needs_gradient(state.graph)),
       working_(state.arena.layout().units.size()),
-      group_ends_(group_ends(state.arena.layout(), options)) {}
+      group_ends_(group_ends(state.arena, options)) {}
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = graph().nodes()[at(id)].output;

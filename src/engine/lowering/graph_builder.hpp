@@ -3,6 +3,7 @@
 #include "lockstep/engine/parameter_arena.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/step/step_graph.hpp"
+#include "lockstep/step/step_text.hpp"
 #include "program.hpp"
 #include "step_lists.hpp"
 
@@ -113,26 +114,26 @@ class GraphBuilder {
     gathered_[unit] = make_unit(unit, UnitContent::parameters);
     touch(gathered_[unit]);
     exchange(
-        "start of a gather", op, gathered_[unit],
+        op, gathered_[unit],
         [unit, bytes = context_.arena.unit_bytes(unit)](UnitExchange& exchange, std::byte* values) {
           exchange.start_gather(unit, {values, bytes});
         });
   }
   void await_gather(const StepOp& op) {
-    exchange("wait for a gather", op, {},
+    exchange(op, {},
              [unit = op.unit](UnitExchange& exchange, std::byte*) { exchange.await_gather(unit); });
     if (!context_.arena.holds_parameters()) unit_arrived(op.unit);
   }
   void start_reduction(const StepOp& op) {
     const std::size_t unit = op.unit;
     if (context_.arena.holds_gradients()) {
-      return exchange("start of a reduction", op, {},
+      return exchange(op, {},
                       [unit, gradients = held_gradients(unit)](UnitExchange& exchange, std::byte*) {
                         exchange.start_reduction(unit, gradients);
                       });
     }
     touch(unit_gradients(unit));  // zeros if all of its parameters are frozen
-    exchange("start of a reduction", op, *unit_gradients_[unit],
+    exchange(op, *unit_gradients_[unit],
              [unit, size = context_.arena.layout().units[unit].size()](UnitExchange& exchange,
                                                                        std::byte* values) {
                exchange.start_reduction(
@@ -141,14 +142,14 @@ class GraphBuilder {
   }
   void await_reduction(const StepOp& op) {
     touch(*unit_gradients_[op.unit]);
-    exchange("wait for a reduction", op, {}, [unit = op.unit](UnitExchange& exchange, std::byte*) {
+    exchange(op, {}, [unit = op.unit](UnitExchange& exchange, std::byte*) {
       exchange.await_reduction(unit);
     });
   }
-  void start_replicas(const StepOp& op) {
-    exchange(
-        "start of a reduction over replicas", op, {},
-        [unit = op.unit](UnitExchange& exchange, std::byte*) { exchange.start_replicas(unit); });
+  void start_replica_reduction(const StepOp& op) {
+    exchange(op, {}, [unit = op.unit](UnitExchange& exchange, std::byte*) {
+      exchange.start_replica_reduction(unit);
+    });
   }
 
  protected:
@@ -183,19 +184,16 @@ class GraphBuilder {
                                            bool in_last_micro_step) = 0;
 
   template <typename Run>
-  void exchange(std::string name, const StepOp& op, const Tensor& tensor, Run run) {
+  void exchange(const StepOp& op, const Tensor& tensor, Run run) {
     lists_.add(exchange_step(
-        std::move(name), tensor,
+        std::string(kind_name(op)), tensor,
         [exchange = options_.exchange, run](std::byte* values) { run(*exchange, values); },
         op.in_last_micro_step));
   }
   [[nodiscard]] std::span<const float> held_gradients(std::size_t unit) const {
-    const auto end_of = [&](std::size_t of) {
-      return context_.arena.layout().is_sharded() ? context_.arena.layout().units[of].end
-                                                  : options_.bucket_ends[of];
-    };
-    const std::size_t begin = unit == 0 ? 0 : end_of(unit - 1);
-    return context_.arena.gradients().subspan(begin, end_of(unit) - begin);
+    const std::vector<std::size_t> ends = unit_ends(context_.arena, options_);
+    const std::size_t begin = unit == 0 ? 0 : ends[unit - 1];
+    return context_.arena.gradients().subspan(begin, ends[unit] - begin);
   }
 
   void forget(std::size_t index) {

@@ -96,15 +96,16 @@ class StepLowering final {
         return builder.start_reduction(op);
       case Kind::await_reduction:
         return builder.await_reduction(op);
-      case Kind::start_replicas:
-        return builder.start_replicas(op);
-      case Kind::await_replicas:
+      case Kind::start_replica_reduction:
+        return builder.start_replica_reduction(op);
+      case Kind::await_replica_reduction:
       case Kind::start_tail:
       case Kind::await_tail:
       case Kind::decide:
       case Kind::update:
       case Kind::update_all:
-        fail(ExitStatus::internal, "an op that ends a step is in a program ({})", kind_name(op));
+        fail(ExitStatus::internal, "cannot lower '{}' (only the end of a step runs it)",
+             kind_name(op));
     }
   }
   [[nodiscard]] Lowering<Builder>& of(ValueId node) {

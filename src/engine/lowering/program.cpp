@@ -73,19 +73,20 @@ const ProgramOptions& checked_options(const ProgramOptions& options, const Param
 
 StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const ParameterArena& arena,
                      const StepRules& rules) {
-  StepGraph steps = fuse(forward_steps(graph), graph, rules.fusions);
-  if (options.training) steps = differentiate(std::move(steps), graph, rules.fusions);
-  if (options.training && rules.recomputes) steps = recompute(std::move(steps), graph);
+  StepGraph steps = options.training ? training_steps(graph, rules.fusions, rules.recomputes)
+                                     : fuse(forward_steps(graph), graph, rules.fusions);
   if (options.exchange == nullptr) return steps;
-  const bool sharded = arena.layout().is_sharded();
   StepUnits units = arena.step_units();
-  if (!sharded) units.ends.assign(options.bucket_ends.begin(), options.bucket_ends.end());
-  units.gathers = !arena.holds_parameters();
-  units.awaits = rules.awaits_units && sharded;
-  units.reduces = options.training;
+  units.ends = unit_ends(arena, options);
+  units.awaits = rules.awaits_units && arena.layout().is_sharded();
   units.has_replicas = options.exchange->has_replicas();
-  if (!arena.holds_gradients()) units.reductions_in_flight = UnitExchange::reductions_in_flight;
+  arena.unit_options().apply_to(units);
   return shard(std::move(steps), graph, units);
+}
+
+std::vector<std::size_t> unit_ends(const ParameterArena& arena, const ProgramOptions& options) {
+  if (arena.layout().is_sharded()) return arena.step_units().ends;
+  return {options.bucket_ends.begin(), options.bucket_ends.end()};
 }
 
 void require_batch(const ProgramOptions& options, std::int64_t size) {

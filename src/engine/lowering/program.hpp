@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace lockstep {
 
@@ -39,6 +40,10 @@ struct StepRules {
 /// The list of a program's ops.
 [[nodiscard]] StepGraph make_steps(const Graph& graph, const ProgramOptions& options,
                                    const ParameterArena& arena, const StepRules& rules);
+
+/// Ends of the units, or buckets, in which gradients are reduced, ascending.
+[[nodiscard]] std::vector<std::size_t> unit_ends(const ParameterArena& arena,
+                                                 const ProgramOptions& options);
 
 /// Error(internal) if the program cannot compute a batch of this size, or cannot run backward.
 void require_batch(const ProgramOptions& options, std::int64_t size);

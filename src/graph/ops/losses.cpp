@@ -81,6 +81,15 @@ Op make_loss(std::string_view name, ValueId logits, const LossSettings& settings
        fmt::join(known, ", "));
 }
 
+LossSettings loss_settings(const Op& op) noexcept {
+  return std::visit(
+      []<typename Each>(const Each& each) -> LossSettings {
+        if constexpr (LossOp<Each>) return settings_of(each);
+        return {};
+      },
+      op);
+}
+
 std::string_view loss_name(const Op& op) noexcept {
   return std::visit(
       []<typename Each>(const Each&) -> std::string_view {

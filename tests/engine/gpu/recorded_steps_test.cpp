@@ -123,10 +123,8 @@ BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
 BOOST_AUTO_TEST_CASE(the_reductions_of_the_last_micro_step_run_between_recordings) {
   for (const bool records : {true, false}) {
     Fixture fixture;
-    for (const std::size_t i : {1, 3}) {
-      fixture.steps[i].collective = true;
-      fixture.steps[i].in_last_micro_step = true;
-    }
+    fixture.steps[2].collective = true;
+    fixture.steps[2].in_last_micro_step = true;
     RecordedSteps recorded(*fixture.device, fixture.steps, records);
     for (int repeat = 0; repeat < 3; ++repeat) {
       for (const bool reduces : {false, true}) {
@@ -135,10 +133,10 @@ BOOST_AUTO_TEST_CASE(the_reductions_of_the_last_micro_step_run_between_recording
         recorded.run(fixture.launch_context(1, false, reduces), &exchange);
 
         std::vector<Seen> expected = all_with(1, false);
-        if (!reduces) std::erase_if(expected, [](const Seen& seen) { return seen.step % 2 == 1; });
+        if (!reduces) std::erase_if(expected, [](const Seen& seen) { return seen.step == 2; });
         BOOST_TEST((fixture.seen == expected));
         const bool replays = records && repeat > 0;
-        BOOST_TEST(exchange.calls == (reduces ? 5 : replays ? 1 : 3));
+        BOOST_TEST(exchange.calls == (reduces ? (replays ? 3 : 5) : (replays ? 1 : 4)));
       }
     }
   }

@@ -82,7 +82,7 @@ class PrimitiveLowering final : public ElementWiseLowering {
   Forward::primitive_desc forward_;
 };
 
-/// One that is not fused into a norm or an add. Its gradient adds two addends in the same pass.
+/// A ReLU that is not fused into a norm or an add. Its gradient adds two addends in the same pass.
 class ReluLowering final : public ElementWiseLowering {
  public:
   ReluLowering() : ElementWiseLowering("relu") {}

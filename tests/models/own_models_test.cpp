@@ -1,0 +1,62 @@
+#include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+using namespace lockstep;
+
+namespace {
+
+std::string usage_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    BOOST_TEST((error.status() == ExitStatus::usage));
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_program_adds_models_of_its_own) {
+  const auto make = [](const char* name) {
+    return [name](const ModelOptions& options) {
+      Graph graph(name, options.image, options.classes);
+      const ValueId x = graph.flatten(graph.input());
+      add_loss(graph, graph.linear(x, {.name = "fc", .out_features = options.classes}), options);
+      return graph;
+    };
+  };
+  add_model({"own", make("own")});
+  add_model({"other", make("own")});
+
+  BOOST_TEST(make_model("own", {.classes = 7}).classes() == 7);
+  BOOST_TEST(std::ranges::count(model_names(), std::string_view("own")) == 1);
+  const auto refused = [&](const char* name) {
+    return usage_error([&] { add_model({name, make(name)}); });
+  };
+  BOOST_TEST(refused("own").find("there is one") != std::string::npos);
+  BOOST_TEST(refused("resnet50").find("there is one") != std::string::npos);
+  BOOST_TEST(refused("my own").find("a name has only") != std::string::npos);
+  BOOST_TEST(refused("").find("a name has only") != std::string::npos);
+  BOOST_TEST(usage_error([&] {
+               add_model({"none", {}});
+             }).find("no function") != std::string::npos);
+  BOOST_TEST(is_built_in("resnet50"));
+  BOOST_TEST(!is_built_in("own"));
+  // An option that would do nothing is an error.
+  BOOST_TEST(usage_error([&] {
+               (void)make_model("own", {.stem = Stem::deep});
+             }).find("--stem does not go") != std::string::npos);
+  BOOST_TEST(usage_error([&] {
+               (void)make_model("own", {.width = 8});
+             }).find("--width does not go") != std::string::npos);
+  // A checkpoint has the network's name, by which eval and export find the model.
+  BOOST_TEST(usage_error([&] { (void)make_model("other", {}); }).find("is called 'own'") !=
+             std::string::npos);
+}
