@@ -32,7 +32,6 @@ void PhaseBoard::begin_step(std::int64_t step) noexcept {
   first_step_.compare_exchange_strong(none, step, relaxed);
   step_.store(step, relaxed);
   started_.store(0, relaxed);
-  waited_.store(0, relaxed);
   move();
 }
 
@@ -49,19 +48,16 @@ void PhaseBoard::end_wait() noexcept {
   move();
 }
 
-void PhaseBoard::start_bucket(CollectiveKind kind) noexcept {
+std::int32_t PhaseBoard::start_bucket(CollectiveKind kind) noexcept {
   add(collectives_);
   add(started_);
-  wait_in_bucket(kind, started_.load(relaxed));
-  if (marks_ != nullptr) marks_->start_bucket(started_.load(relaxed));
+  const std::int32_t bucket = started_.load(relaxed);
+  begin_request_wait(kind, bucket);
+  if (marks_ != nullptr) marks_->start_bucket(bucket);
+  return bucket;
 }
 
-void PhaseBoard::begin_bucket_wait(CollectiveKind kind) noexcept {
-  add(waited_);
-  wait_in_bucket(kind, waited_.load(relaxed));
-}
-
-void PhaseBoard::wait_in_bucket(CollectiveKind kind, std::int32_t bucket) noexcept {
+void PhaseBoard::begin_request_wait(CollectiveKind kind, std::int32_t bucket) noexcept {
   wait_bucket_.store(bucket, relaxed);
   waits_in_.store(kind, relaxed);
   move();

@@ -18,19 +18,20 @@ class EndOfWait final {
 }  // namespace
 
 void WatchedCommunicator::before_start(const CollectiveCall& call) {
+  starting_ = {.kind = call.kind};
   if (is_message(call.kind)) {
     board_.begin_wait(call.kind, call.count);
   } else {
-    board_.start_bucket(call.kind);
+    starting_.bucket = board_.start_bucket(call.kind);
   }
 }
 
-void WatchedCommunicator::after_start(CollectiveKind kind, const Request& request) {
+void WatchedCommunicator::after_start(CollectiveKind /*kind*/, const Request& request) {
   board_.end_wait();
   if (request.done()) return;
   const auto slot = static_cast<std::size_t>(request.slot);
-  if (slot >= kinds_.size()) kinds_.resize(slot + 1);
-  kinds_[slot] = kind;
+  if (slot >= requests_.size()) requests_.resize(slot + 1);
+  requests_[slot] = starting_;
 }
 
 bool WatchedCommunicator::test(Request& request) {
@@ -39,13 +40,9 @@ bool WatchedCommunicator::test(Request& request) {
 }
 
 void WatchedCommunicator::wait(Request& request) {
-  const CollectiveKind kind =
-      request.done() ? CollectiveKind::none : kinds_.at(static_cast<std::size_t>(request.slot));
-  if (is_message(kind)) {
-    board_.begin_wait(kind, 0);
-  } else {
-    board_.begin_bucket_wait(kind);
-  }
+  if (request.done()) return inner().wait(request);
+  const Started& started = requests_.at(static_cast<std::size_t>(request.slot));
+  board_.begin_request_wait(started.kind, started.bucket);
   const EndOfWait wait(board_);
   inner().wait(request);
 }

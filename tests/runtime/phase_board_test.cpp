@@ -1,9 +1,11 @@
 #include <boost/test/unit_test.hpp>
 
+#include "../../src/runtime/watch/judge.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
 
+#include <string>
 #include <vector>
 
 using namespace lockstep;
@@ -136,7 +138,11 @@ class BoardReader final : public Communicator {
     read_board();
     return nullptr;
   }
-  bool test(Request& request) override { return request.done(); }
+  /// Every request has ended.
+  bool test(Request& request) override {
+    request.slot = -1;
+    return true;
+  }
   void wait(Request& request) override {
     read_board();
     request.slot = -1;
@@ -207,4 +213,73 @@ BOOST_AUTO_TEST_CASE(every_collective_is_shown_while_it_runs) {
   BOOST_CHECK_THROW(comm.barrier(), Error);
   BOOST_TEST((shown() == CollectiveKind::barrier));
   BOOST_TEST((board.read().waits_in == CollectiveKind::none));
+}
+
+BOOST_AUTO_TEST_CASE(a_wait_shows_the_bucket_of_its_own_request) {
+  const auto self = make_self_communicator();
+  PhaseBoard board;
+  BoardReader inner(*self, board);
+  WatchedCommunicator comm(inner, board);
+  std::vector<double> values(5);
+  const std::span<double> all(values);
+  board.begin_step(1);
+  Request first = comm.start_all_reduce(all);
+  Request second = comm.start_all_gather(std::span<const double>(values), all);
+  Request third = comm.start_reduce_scatter(std::span<const double>(values), all);
+
+  comm.wait(second);
+  BOOST_TEST((inner.seen.waits_in == CollectiveKind::started_all_gather));
+  BOOST_TEST(inner.seen.bucket == 2);
+  comm.wait(first);
+  BOOST_TEST((inner.seen.waits_in == CollectiveKind::started_all_reduce));
+  BOOST_TEST(inner.seen.bucket == 1);
+  board.begin_step(2);
+  comm.wait(third);
+  BOOST_TEST((inner.seen.waits_in == CollectiveKind::started_reduce_scatter));
+  BOOST_TEST(inner.seen.bucket == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_request_that_is_done_is_not_awaited) {
+  const auto self = make_self_communicator();
+  PhaseBoard board;
+  BoardReader inner(*self, board);
+  WatchedCommunicator comm(inner, board);
+  std::vector<double> values(5);
+  board.begin_step(1);
+  Request done;
+  Request started = comm.start_all_reduce(std::span(values));
+
+  comm.wait(done);
+  BOOST_TEST((inner.seen.waits_in == CollectiveKind::none));
+  comm.wait(started);
+  BOOST_TEST(inner.seen.bucket == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_whose_first_bucket_ended_before_its_wait_is_not_named) {
+  const auto self = make_self_communicator();
+  std::vector<watch::RankReport> reports;
+  for (const int rank : {0, 1, 2}) {
+    PhaseBoard board;
+    BoardReader inner(*self, board);
+    WatchedCommunicator comm(inner, board);
+    std::vector<double> values(5);
+    board.begin_step(1);
+    Request first = comm.start_all_reduce(std::span(values));
+    Request second = comm.start_reduce_scatter(std::span<const double>(values), std::span(values));
+    if (rank != 2 || !comm.test(first)) comm.wait(first);
+
+    comm.wait(second);
+
+    reports.push_back({.reading = inner.seen,
+                       .idle = 40,
+                       .rank = rank,
+                       .state = watch::RankReport::State::running});
+  }
+  const std::vector<std::string> names{"rank 0", "rank 1", "rank 2"};
+  const std::vector<int> parents{-1, 0, 0};
+
+  const auto text = watch::judge(reports, names, {.limit = 10, .parents = parents});
+
+  BOOST_TEST_REQUIRE(text.has_value());
+  BOOST_TEST(text->find("all ranks wait for each other") != std::string::npos, *text);
 }

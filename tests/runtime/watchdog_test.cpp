@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_late_rank_is_named_on_all_ranks_with_any_fan_out) {
     rig.begin_second_step();
     rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::communication);
     if (world->rank() != last_rank()) {
-      rig.board.begin_bucket_wait(CollectiveKind::started_all_reduce);
+      rig.board.begin_request_wait(CollectiveKind::started_all_reduce, 1);
     }
 
     BOOST_TEST(rig.eventually_logs(name_of(last_rank()) + " has been late for"));

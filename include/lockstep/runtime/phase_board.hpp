@@ -39,10 +39,11 @@ class PhaseBoard final {
 
   void begin_wait(CollectiveKind kind, std::size_t count) noexcept;
   void end_wait() noexcept;
-  /// A nonblocking collective starts: a bucket of the step. Counts as a wait, until end_wait(),
-  /// because NCCL connects the ranks when they first start one.
-  void start_bucket(CollectiveKind kind) noexcept;
-  void begin_bucket_wait(CollectiveKind kind) noexcept;
+  /// A nonblocking collective starts: a bucket of the step. Returns its number. Counts as a wait,
+  /// until end_wait(), because NCCL connects the ranks when they first start one.
+  std::int32_t start_bucket(CollectiveKind kind) noexcept;
+  /// `bucket`: from start_bucket(); not read if the request is a message.
+  void begin_request_wait(CollectiveKind kind, std::int32_t bucket) noexcept;
 
   /// Written by the communicators of this rank's device.
   [[nodiscard]] DeviceProgress& device() noexcept { return device_; }
@@ -62,7 +63,8 @@ class PhaseBoard final {
     std::int64_t saving = -1;
     std::uint64_t collectives = 0;  ///< begun so far
     std::uint64_t wait_count = 0;   ///< values in the blocking collective being waited for
-    std::int32_t bucket = 0;        ///< bucket being computed or waited for, from 1; 0: none
+    /// Bucket being computed or waited for, from 1 in the step that starts it; 0: none.
+    std::int32_t bucket = 0;
     Phase phase = Phase::start_up;
     CollectiveKind waits_in = CollectiveKind::none;
     bool unhurried = true;  ///< in start-up or the run's first step, which may take longer
@@ -71,7 +73,6 @@ class PhaseBoard final {
   [[nodiscard]] Reading read() const noexcept;
 
  private:
-  void wait_in_bucket(CollectiveKind kind, std::int32_t bucket) noexcept;
   template <typename T>
   static void add(std::atomic<T>& value) noexcept {
     value.fetch_add(1, std::memory_order_relaxed);
@@ -85,7 +86,6 @@ class PhaseBoard final {
   std::atomic<std::int64_t> first_step_ = 0;
   std::atomic<std::int64_t> saving_ = -1;
   std::atomic<std::int32_t> started_ = 0;
-  std::atomic<std::int32_t> waited_ = 0;
   std::atomic<std::int32_t> wait_bucket_ = 0;
   std::atomic<Phase> phase_ = Phase::start_up;
   std::atomic<CollectiveKind> waits_in_ = CollectiveKind::none;

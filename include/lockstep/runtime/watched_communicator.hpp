@@ -3,6 +3,7 @@
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace lockstep {
@@ -26,9 +27,14 @@ class WatchedCommunicator final : public ForwardingCommunicator {
   void before_start(const CollectiveCall& call) override;
   void after_start(CollectiveKind kind, const Request& request) override;
 
+  struct Started {
+    CollectiveKind kind = CollectiveKind::none;
+    std::int32_t bucket = 0;  ///< 0: a message
+  };
   PhaseBoard& board_;
+  Started starting_;
   /// By request slot; preallocated, so that a step allocates nothing.
-  std::vector<CollectiveKind> kinds_ = std::vector<CollectiveKind>(64);
+  std::vector<Started> requests_ = std::vector<Started>(64);
 };
 
 }  // namespace lockstep
