@@ -3,8 +3,10 @@
 #include "comm/allocation_count.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/mpi_fixture.hpp"
+#include "comm/without_files.hpp"
 #include "lockstep/comm/message_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/philox.hpp"
 
 #include <algorithm>
@@ -232,6 +234,28 @@ BOOST_AUTO_TEST_CASE(groups_of_ranks_have_communicators_of_their_own) {
   float expected = 0;
   for (int each = rank % 2; each < ranks_of_job(); each += 2) expected += static_cast<float>(each);
   BOOST_TEST((values == std::vector(10000, expected)));
+}
+
+BOOST_AUTO_TEST_CASE(a_split_fails_on_all_ranks_if_a_node_has_no_memory) {
+  if (ranks_of_job() != 4) return;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MessageCommunicatorOptions options = small(BlockSchedule::ring);
+  options.node = rank / 2;
+  const Messages two_levels(options);
+  const test::WithoutFiles on_last_rank(rank == 3);
+  const Messages one_level(options);
+  BOOST_TEST(one_level.made.one_level_reason.find("Too many open files") != std::string::npos);
+
+  std::string text;
+  try {
+    static_cast<void>(two_levels.comm.split(0, 0));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  BOOST_TEST(text.find("Too many open files") != std::string::npos, text);
+  // One that has one level makes such parts.
+  BOOST_TEST(one_level.comm.split(0, 0)->size() == 4);
 }
 
 BOOST_AUTO_TEST_CASE(one_level_has_a_reason) {

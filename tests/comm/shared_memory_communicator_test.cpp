@@ -3,8 +3,10 @@
 #include "comm/allocation_count.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/mpi_fixture.hpp"
+#include "comm/without_files.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/philox.hpp"
 
 #include <sys/resource.h>
@@ -267,16 +269,25 @@ BOOST_AUTO_TEST_CASE(a_failed_allocation_is_reported_on_all_ranks) {
 BOOST_AUTO_TEST_CASE(no_rank_uses_shared_memory_that_one_cannot_open) {
   if (is_alone()) return;
   const auto mpi = make_mpi_communicator();
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  if (mpi->rank() == mpi->size() - 1) {
-    const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &none);
-  }
+  const test::WithoutFiles on_last_rank(mpi->rank() == mpi->size() - 1);
   const SharedMemoryResult result = make_shared_memory_communicator(*mpi);
-  setrlimit(RLIMIT_NOFILE, &before);
   BOOST_TEST(!result.communicator);
   BOOST_TEST(result.reason.find("Too many open files") != std::string::npos, result.reason);
+}
+
+BOOST_AUTO_TEST_CASE(a_split_fails_on_all_ranks_if_a_part_has_no_memory) {
+  if (is_alone()) return;
+  const Shared shared;
+  Communicator& comm = *shared.comm;
+  const test::WithoutFiles on_last_rank(comm.rank() == comm.size() - 1);
+  const int color = comm.size() < 4 ? 0 : comm.rank() / 2;
+  std::string text;
+  try {
+    static_cast<void>(comm.split(color, 0));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  BOOST_TEST(text.find("Too many open files") != std::string::npos, text);
 }
 
 BOOST_AUTO_TEST_CASE(no_file_remains_in_dev_shm) {

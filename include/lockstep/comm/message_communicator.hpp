@@ -42,7 +42,9 @@ struct MessageCommunicatorResult {
 /// bf16 and fp16, by messages on the schedule. Everything else goes to `inner`, which must outlive
 /// it, as do blocking collectives of a few kB. A sum has the same bits in every run with the same
 /// placement of ranks, and on all ranks. The thread that made the communicator must use and destroy
-/// it. Collective over the ranks of `inner`, which is MPI's, decorated or not.
+/// it. Collective over the ranks of `inner`, which is MPI's, decorated or not. A split of one with
+/// two levels has two where the layout of its ranks on nodes allows them; if their memory cannot be
+/// allocated, it throws Error(internal) on all ranks.
 [[nodiscard]] MessageCommunicatorResult make_message_communicator(
     Communicator& inner, const MessageCommunicatorOptions& options = {});
 /// The same; keeps `inner`.

@@ -25,8 +25,8 @@ struct SharedMemoryResult {
 /// to `inner`, which must outlive it. Values are added in rank order, so a sum does not depend on
 /// its position in a message; sums of 16-bit types are rounded once. Requests progress only in
 /// test() and wait(), on the thread that made the communicator and must destroy it. Collective over
-/// the ranks of `inner`; all ranks get the same result. A split has memory of its own; if that
-/// cannot be allocated, it is a split of `inner`.
+/// the ranks of `inner`; all ranks get the same result. A split allocates memory of its own; if it
+/// cannot for some part, it throws Error(internal) on all ranks.
 [[nodiscard]] SharedMemoryResult make_shared_memory_communicator(Communicator& inner,
                                                                  SharedMemoryOptions options = {});
 

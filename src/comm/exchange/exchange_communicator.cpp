@@ -4,9 +4,12 @@
 #include "../keep_until_exit.hpp"
 #include "exchange_progress.hpp"
 #include "lockstep/comm/element_size.hpp"
+#include "lockstep/comm/first_text.hpp"
+#include "lockstep/core/error.hpp"
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 namespace lockstep {
@@ -25,12 +28,9 @@ std::byte* bytes_of(MutableBuffer buffer) {
 
 class ExchangeCommunicator final : public Communicator {
  public:
-  ExchangeCommunicator(Communicator& inner, std::unique_ptr<Exchange> exchange, MemoryOwner memory,
+  ExchangeCommunicator(std::shared_ptr<Communicator> inner, std::unique_ptr<Exchange> exchange,
                        ExchangeCommunicatorOptions options)
-      : inner_(inner),
-        memory_(std::move(memory)),
-        exchange_(std::move(exchange)),
-        options_(std::move(options)) {
+      : inner_(std::move(inner)), exchange_(std::move(exchange)), options_(std::move(options)) {
     progress_.join(*exchange_, options_.prepare_thread);
   }
   ExchangeCommunicator(const ExchangeCommunicator&) = delete;
@@ -42,38 +42,38 @@ class ExchangeCommunicator final : public Communicator {
     }
   }
 
-  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
-  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
 
-  void barrier() override { inner_.barrier(); }
+  void barrier() override { inner_->barrier(); }
   void broadcast_buffer(MutableBuffer buffer, int root) override {
-    inner_.broadcast_buffer(buffer, root);
+    inner_->broadcast_buffer(buffer, root);
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
-    inner_.gather_buffer(mine, all, root);
+    inner_->gather_buffer(mine, all, root);
   }
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
-    inner_.scatter_buffer(all, mine, root);
+    inner_->scatter_buffer(all, mine, root);
   }
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     if (!adds_up(buffer.type, op) || is_small(buffer.count, buffer.type)) {
-      return inner_.all_reduce_buffer(buffer, op);
+      return inner_->all_reduce_buffer(buffer, op);
     }
     at_once(start_all_reduce_buffer(buffer, op));
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    if (is_small(all.count, all.type)) return inner_.all_gather_buffer(mine, all);
+    if (is_small(all.count, all.type)) return inner_->all_gather_buffer(mine, all);
     at_once(start_all_gather_buffer(mine, all));
   }
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
     if (!adds_up(all.type, op) || is_small(all.count, all.type)) {
-      return inner_.reduce_scatter_buffer(all, mine, op);
+      return inner_->reduce_scatter_buffer(all, mine, op);
     }
     at_once(start_reduce_scatter_buffer(all, mine, op));
   }
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    if (!adds_up(buffer.type, op)) return to_inner(inner_.start_all_reduce_buffer(buffer, op));
+    if (!adds_up(buffer.type, op)) return to_inner(inner_->start_all_reduce_buffer(buffer, op));
     const auto ranks = static_cast<std::size_t>(size());
     return start({.from = bytes_of(buffer),
                   .to = bytes_of(buffer),
@@ -87,7 +87,7 @@ class ExchangeCommunicator final : public Communicator {
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override {
     if (!adds_up(all.type, op)) {
-      return to_inner(inner_.start_reduce_scatter_buffer(all, mine, op));
+      return to_inner(inner_->start_reduce_scatter_buffer(all, mine, op));
     }
     return start({.from = bytes_of(all),
                   .to = bytes_of(mine),
@@ -108,25 +108,28 @@ class ExchangeCommunicator final : public Communicator {
   }
 
   [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
-    return to_inner(inner_.start_send_buffer(buffer, to));
+    return to_inner(inner_->start_send_buffer(buffer, to));
   }
   [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
-    return to_inner(inner_.start_receive_buffer(buffer, from));
+    return to_inner(inner_->start_receive_buffer(buffer, from));
   }
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key) override {
-    std::unique_ptr<Communicator> part = inner_.split(color, key);
-    if (part->size() == 1) return part;
-    std::unique_ptr<Communicator> made = options_.over(*part);
-    if (made == nullptr) return part;
-    dynamic_cast<ExchangeCommunicator&>(*made).part_ = std::move(part);
-    return made;
+    ExchangePart part{.communicator = inner_->split(color, key), .reason = ""};
+    if (part.communicator->size() > 1) part = options_.over(std::move(part.communicator));
+    // All ranks fail, or some would wait for those that have failed.
+    const std::string reason = first_text(*inner_, part.reason);
+    if (reason.empty()) return std::move(part.communicator);
+    fail(ExitStatus::internal,
+         "a part of {} ranks has no shared memory ({}); make room in /dev/shm, or reduce through "
+         "MPI",
+         size(), reason);
   }
 
   bool test(Request& request) override {
     if (!is_own(request)) {
       static_cast<void>(progress_.try_advance());
       if (request.done()) return true;
-      return of_inner(request, [this](Request& its) { inner_.test(its); });
+      return of_inner(request, [this](Request& its) { inner_->test(its); });
     }
     const auto advanced = progress_.try_advance();
     return advanced && release_if_ended(request);
@@ -135,15 +138,15 @@ class ExchangeCommunicator final : public Communicator {
   void wait(Request& request) override {
     if (request.done()) return;
     if (!is_own(request)) {
-      of_inner(request, [this](Request& its) { inner_.wait(its); });
+      of_inner(request, [this](Request& its) { inner_->wait(its); });
     } else {
       progress_.wait_until([&] { return release_if_ended(request); });
     }
   }
 
-  void synchronize() override { inner_.synchronize(); }
+  void synchronize() override { inner_->synchronize(); }
   void synchronize_until(FunctionRef<bool()> reached) override {
-    inner_.synchronize_until(reached);
+    inner_->synchronize_until(reached);
   }
 
  private:
@@ -194,23 +197,20 @@ class ExchangeCommunicator final : public Communicator {
     return slots_[static_cast<std::size_t>(request.slot / 2)];
   }
 
-  std::unique_ptr<Communicator> part_;  ///< null unless a split made this
   ExchangeProgress& progress_ = ExchangeProgress::of_process();
   std::vector<Slot> slots_ = std::vector<Slot>(64);
   std::uint64_t started_ = 0;  ///< operations of the exchange
-  Communicator& inner_;
-  MemoryOwner memory_;
+  std::shared_ptr<Communicator> inner_;
   std::unique_ptr<Exchange> exchange_;
   ExchangeCommunicatorOptions options_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_exchange_communicator(Communicator& inner,
+std::unique_ptr<Communicator> make_exchange_communicator(std::shared_ptr<Communicator> inner,
                                                          std::unique_ptr<Exchange> exchange,
-                                                         MemoryOwner memory,
                                                          ExchangeCommunicatorOptions options) {
-  return std::make_unique<ExchangeCommunicator>(inner, std::move(exchange), std::move(memory),
+  return std::make_unique<ExchangeCommunicator>(std::move(inner), std::move(exchange),
                                                 std::move(options));
 }
 

@@ -35,11 +35,22 @@ std::size_t PieceExchange::counter_bytes(int ranks) {
   return static_cast<std::size_t>(ranks) * sizeof(Counters);
 }
 
-PieceExchange::PieceExchange(const Memory& memory, int rank, int ranks)
-    : counters_(reinterpret_cast<Counters*>(memory.counters)),
-      windows_(memory.windows),
-      window_(memory.window),
-      piece_bytes_(memory.window / ring),
+PieceExchange::Result PieceExchange::make(Communicator& comm, std::size_t window) {
+  auto [memory, reason] =
+      SharedSegment::make(comm, {.common = counter_bytes(comm.size()), .a_rank = window});
+  if (!memory) return {.exchange = nullptr, .reason = std::move(reason)};
+  return {.exchange = std::unique_ptr<PieceExchange>(
+              new PieceExchange(std::move(memory), window, comm.rank(), comm.size())),
+          .reason = ""};
+}
+
+PieceExchange::PieceExchange(std::unique_ptr<SharedSegment> memory, std::size_t window, int rank,
+                             int ranks)
+    : memory_(std::move(memory)),
+      counters_(reinterpret_cast<Counters*>(memory_->common())),
+      windows_(memory_->parts()),
+      window_(window),
+      piece_bytes_(window / ring),
       rank_(rank),
       ranks_(ranks) {
   // Each rank's slice has space for at least `aligned` values of the largest type.

@@ -1,10 +1,13 @@
 #pragma once
 
 #include "../exchange/exchange.hpp"
+#include "shared_segment.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -22,13 +25,13 @@ class PieceExchange final : public Exchange {
 
   /// Size of all counters in bytes.
   [[nodiscard]] static std::size_t counter_bytes(int ranks);
-  struct Memory {
-    std::byte* counters = nullptr;  ///< counter_bytes() bytes, initially zero
-    std::byte* windows = nullptr;   ///< all ranks' windows, contiguous
-    std::size_t window = 0;         ///< bytes of each window
+  struct Result {
+    std::unique_ptr<PieceExchange> exchange;
+    std::string reason;  ///< why `exchange` is null
   };
-  /// All ranks must pass the same shared memory.
-  PieceExchange(const Memory& memory, int rank, int ranks);
+  /// Makes an exchange between all ranks of `comm`, with windows of `window` bytes (whole pages).
+  /// Collective; all ranks get the same result: null if they cannot share memory.
+  [[nodiscard]] static Result make(Communicator& comm, std::size_t window);
 
   void add(const Operation& operation) override;
   bool advance() override;
@@ -36,6 +39,8 @@ class PieceExchange final : public Exchange {
   [[nodiscard]] std::uint64_t added() const noexcept override { return added_; }
 
  private:
+  PieceExchange(std::unique_ptr<SharedSegment> memory, std::size_t window, int rank, int ranks);
+
   static constexpr std::size_t line = 64;  ///< size of a cache line in bytes
   /// Number of pieces that a rank has finished, over all operations.
   struct alignas(line) Counter {
@@ -81,8 +86,9 @@ class PieceExchange final : public Exchange {
     return flights_[operation % flights_.size()];
   }
 
+  std::unique_ptr<SharedSegment> memory_;
   Counters* counters_;  ///< by rank
-  std::byte* windows_;
+  std::byte* windows_;  ///< all ranks' windows, contiguous
   std::size_t window_;
   std::size_t piece_bytes_;
   int rank_;
