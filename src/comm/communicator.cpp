@@ -2,7 +2,6 @@
 
 #include "backoff.hpp"
 #include "lockstep/core/error.hpp"
-#include "require_peer.hpp"
 
 namespace lockstep {
 
@@ -12,12 +11,12 @@ void Communicator::synchronize_until(FunctionRef<bool()> reached) {
   }
 }
 
-void require_peer(const Communicator& comm, int peer) {
-  if (peer >= 0 && peer < comm.size() && peer != comm.rank()) return;
+void Communicator::require_peer(int peer) const {
+  if (peer >= 0 && peer < size() && peer != rank()) return;
   fail(ExitStatus::internal,
        "rank {} of {} was to send to or receive from rank {} (a message goes to another rank of "
        "the communicator); look at what chose the rank",
-       comm.rank(), comm.size(), peer);
+       rank(), size(), peer);
 }
 
 }  // namespace lockstep

@@ -6,13 +6,13 @@
 #include "lockstep/core/error.hpp"
 #include "mpi_group_of.hpp"
 #include "mpi_types.hpp"
-#include "require_peer.hpp"
 
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep {
@@ -149,20 +149,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
-    return start_message({buffer.count, buffer.type, to, buffer.owner},
-                         [&](const MpiBlock& block, MPI_Request* request) {
-                           check(MPI_Isend(buffer.data, block.count(), block.type(), to,
-                                           message_tag, group_->get(), request),
-                                 "MPI_Isend");
-                         });
+    return start_message(buffer, to);
   }
   [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
-    return start_message({buffer.count, buffer.type, from, buffer.owner, true},
-                         [&](const MpiBlock& block, MPI_Request* request) {
-                           check(MPI_Irecv(buffer.data, block.count(), block.type(), from,
-                                           message_tag, group_->get(), request),
-                                 "MPI_Irecv");
-                         });
+    return start_message(buffer, from);
   }
 
   bool test(Request& request) override {
@@ -236,23 +226,26 @@ class MpiCommunicator final : public Communicator {
     slot->pieces.clear();  // keeps its capacity, so a step allocates nothing
     return *slot;
   }
-  struct Message {
-    std::size_t count;
-    ElementType type;
-    int peer;
-    MemoryOwner owner;
-    bool is_received = false;
-  };
-  /// MPI matches the messages of two ranks in their order.
-  template <typename Post>
-  [[nodiscard]] Request start_message(Message message, Post&& post) {
-    require_peer(*this, message.peer);
+  /// Sends a ConstBuffer or receives a MutableBuffer. MPI matches the messages of two ranks in
+  /// their order.
+  template <typename Buffer>
+  [[nodiscard]] Request start_message(const Buffer& buffer, int peer) {
+    require_peer(peer);
     const std::lock_guard lock(mpi_mutex());
-    if (message.count == 0) return {};
-    Slot& slot = take_slot({std::move(message.owner)});
-    if (message.is_received) slot.receives = message.count;
-    slot.type = datatype(message.type);
-    post(MpiBlock(message.count, message.type, largest_piece_), slot.next());
+    if (buffer.count == 0) return {};
+    Slot& slot = take_slot({buffer.owner});
+    slot.type = datatype(buffer.type);
+    const MpiBlock block(buffer.count, buffer.type, largest_piece_);
+    if constexpr (std::is_same_v<Buffer, MutableBuffer>) {
+      slot.receives = buffer.count;
+      check(MPI_Irecv(buffer.data, block.count(), block.type(), peer, message_tag, group_->get(),
+                      slot.next()),
+            "MPI_Irecv");
+    } else {
+      check(MPI_Isend(buffer.data, block.count(), block.type(), peer, message_tag, group_->get(),
+                      slot.next()),
+            "MPI_Isend");
+    }
     return request_of(slot);
   }
   /// MPI itself refuses only a message that is longer than its receive.

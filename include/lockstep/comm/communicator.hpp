@@ -202,6 +202,10 @@ class Communicator {
     Request request = start_receive(values, from);
     wait(request);
   }
+
+ protected:
+  /// Error(internal) unless `peer` is another rank.
+  void require_peer(int peer) const;
 };
 
 /// Returns root's text on every rank; lengths may differ between ranks.

@@ -2,7 +2,6 @@
 
 #include "../backoff.hpp"
 #include "../keep_until_exit.hpp"
-#include "../require_peer.hpp"
 #include "../slot_pool.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "lockstep/core/current_error.hpp"
@@ -100,20 +99,10 @@ class NcclCommunicator final : public DeviceCommunicator {
                  [&] { return all_gather(mine, all); });
   }
   [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
-    return start_message(buffer, {.link = &link_,
-                                  .sends = true,
-                                  .data = const_cast<void*>(buffer.data),
-                                  .count = buffer.count,
-                                  .type = buffer.type,
-                                  .peer = to});
+    return start_message(buffer, to);
   }
   [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
-    return start_message(buffer, {.link = &link_,
-                                  .sends = false,
-                                  .data = buffer.data,
-                                  .count = buffer.count,
-                                  .type = buffer.type,
-                                  .peer = from});
+    return start_message(buffer, from);
   }
   bool test(Request& request) override {
     if (request.done()) return true;
@@ -284,16 +273,23 @@ class NcclCommunicator final : public DeviceCommunicator {
     slots_[slot].owners = std::move(owners);
     return slot;
   }
+  /// Sends a ConstBuffer or receives a MutableBuffer.
   template <typename Buffer>
-  [[nodiscard]] Request start_message(const Buffer& buffer, NcclLinks::Message message) {
-    require_peer(*this, message.peer);
-    if (message.count == 0) return {};
+  [[nodiscard]] Request start_message(const Buffer& buffer, int peer) {
+    require_peer(peer);
+    if (buffer.count == 0) return {};
     return guarded(
         [&]() -> Request {
-          const std::size_t slot = take_slot(message.data, {buffer.owner});
-          message.events = slots_[slot].events.get();
-          cuda_.record(message.events->ready, compute_);
-          links_->add(message);
+          const std::size_t slot = take_slot(buffer.data, {buffer.owner});
+          const Events& events = *slots_[slot].events;
+          cuda_.record(events.ready, compute_);
+          links_->add({.link = &link_,
+                       .sends = std::is_same_v<Buffer, ConstBuffer>,
+                       .data = const_cast<void*>(buffer.data),
+                       .count = buffer.count,
+                       .type = buffer.type,
+                       .peer = peer,
+                       .events = &events});
           return {.slot = static_cast<int>(slot)};
         },
         false);

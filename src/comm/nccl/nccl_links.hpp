@@ -63,7 +63,7 @@ class NcclLinks final {
     std::size_t count;
     ElementType type;
     int peer;
-    const Events* events = nullptr;
+    const Events* events;
   };
   /// Adds a message to those that flush() queues as a group. In a group, messages in both
   /// directions run at once; one by one in a stream, two ranks that send to each other would wait

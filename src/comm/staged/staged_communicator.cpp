@@ -3,7 +3,6 @@
 #include "../backoff.hpp"
 #include "../cuda_calls.hpp"
 #include "../processor_name.hpp"
-#include "../require_peer.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "staging_queue.hpp"
 
@@ -107,11 +106,11 @@ class StagedCommunicator final : public DeviceCommunicator {
     return start({.kind = CollectiveKind::started_all_gather, .from = mine, .to = all});
   }
   [[nodiscard]] Request start_send_buffer(ConstBuffer buffer, int to) override {
-    require_peer(*this, to);
+    require_peer(to);
     return start({.kind = CollectiveKind::send, .from = std::move(buffer), .peer = to});
   }
   [[nodiscard]] Request start_receive_buffer(MutableBuffer buffer, int from) override {
-    require_peer(*this, from);
+    require_peer(from);
     return start({.kind = CollectiveKind::receive, .to = std::move(buffer), .peer = from});
   }
   bool test(Request& request) override {
