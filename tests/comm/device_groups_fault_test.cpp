@@ -1,13 +1,17 @@
 #include "comm/groups_rig.hpp"
 #include "comm/mpi_fixture.hpp"
 
+#include <fmt/format.h>
+#include <mpi.h>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
@@ -35,6 +39,42 @@ bool says(const std::optional<Error>& error, const std::string& text) {
   BOOST_TEST(found, (error ? error->what() : "no error") << " does not contain '" << text << "'");
   return found;
 }
+
+/// The last rank has the faults. It ends its waits after 1 s and aborts; the other ranks wait for
+/// longer, and learn of the abort from NCCL.
+struct OneFails : Rig {
+  OneFails() : Rig(usual_size(), 1s) {
+    if (!is_last()) limit = 20s;
+    make();
+    nccl.faults.abort_is_seen = is_last();
+  }
+  /// Once all ranks have come here.
+  template <typename Fault>
+  void plant(Fault&& fault) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (is_last()) fault(nccl.faults);
+  }
+  [[nodiscard]] std::string its_name() const { return rendezvous.name(last()); }
+  /// The error of `work`, or else of a wait after it.
+  [[nodiscard]] std::optional<Error> end_of(const std::function<void()>& work) {
+    return error_of([&] {
+      work();
+      all().synchronize_until([] { return false; });
+    });
+  }
+  /// `text` is in the last rank's error. Those of the others name it.
+  void check_end(const std::optional<Error>& error, const std::string& text, int aborted = 3) {
+    says(error, is_last() ? text : fmt::format("connection closed by rank {} of the job", last()));
+    if (!is_last()) says(error, " was lost: look into its log");
+    BOOST_TEST(nccl.counts().aborted == aborted);
+  }
+};
+
+/// Work of a stream that hangs until it is released.
+struct HangingKernel final : StandInTask {
+  bool released = false;
+  [[nodiscard]] bool attempt() override { return released; }
+};
 
 }  // namespace
 
@@ -118,24 +158,23 @@ BOOST_AUTO_TEST_CASE(a_collective_that_one_rank_never_runs_times_out_in_all_grou
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_aborts_all_communicators) {
+BOOST_AUTO_TEST_CASE(an_error_of_one_communicator_of_one_rank_ends_all_ranks) {
   for (const int where : communicators) {
-    Rig rig(usual_size(), 20s);
-    rig.make();
+    OneFails rig;
     rig.queue_step();
     rig.all().synchronize();
-    rig.nccl.faults.where = where;
-    rig.nccl.faults.error_after = 0;
+    rig.plant([&](auto& faults) {
+      faults.where = where;
+      faults.error_after = 0;
+    });
 
-    const auto error = rig.error_of([&] { rig.all().synchronize(); });
+    const auto error = rig.end_of([] {});
 
-    says(error, "a collective of NCCL failed on " + rig.rendezvous.name(rig.rank()));
-    says(error, " was lost: look into its log");
+    rig.check_end(error, "a collective of NCCL failed on " + rig.its_name());
     const auto& ranks = rig.sets[static_cast<std::size_t>(where)];
-    if (ranks.size() < rig.sets[0].size()) {
+    if (rig.is_last() && ranks.size() < rig.sets[0].size()) {
       for (const int rank : ranks) says(error, rig.rendezvous.name(rank));
     }
-    BOOST_TEST(rig.nccl.counts().aborted == 3);
   }
 }
 
@@ -143,77 +182,88 @@ BOOST_AUTO_TEST_CASE(a_hanging_device_is_named_by_its_rank_of_the_job_in_all_gro
   for (std::size_t where = 0; where < communicators.size(); ++where) {
     Rig rig(usual_size(), 500ms);
     rig.make_staged();
-    rig.nccl.queues.delays.kernel = 1 << 30;
-    rig.nccl.queues.launch(rig.compute, [] {});
+    DeviceCommunicator& comm = *rig.comms[where];
+    HangingKernel kernel;
+    if (rig.is_last()) rig.nccl.queues.queue(rig.compute, kernel);
+    const bool waits = std::ranges::find(rig.sets[where], rig.last()) != rig.sets[where].end();
 
-    const auto error = rig.error_of([&] { rig.comms[where]->synchronize(); });
+    Request request = comm.start_all_reduce_buffer(Rig::there(rig.tail), ReduceOp::sum);
+    const auto in_sum = rig.error_of([&] { comm.wait(request); });
+    const auto on_device = rig.error_of([&] { comm.synchronize(); });
 
-    says(error, "the compute stream did not end on " + rig.rendezvous.name(rig.rank()));
+    BOOST_TEST(in_sum.has_value() == waits);
+    if (waits) says(in_sum, "through the host did not end on " + rig.rendezvous.name(rig.rank()));
+    BOOST_TEST(on_device.has_value() == rig.is_last());
+    if (on_device)
+      says(on_device, "the compute stream did not end on " + rig.rendezvous.name(rig.last()));
+    MPI_Barrier(MPI_COMM_WORLD);
+    // Completes the sum, so that MPI can finalize.
+    kernel.released = true;
+    while (!comm.test(request)) {
+    }
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_lost_during_a_message_aborts_all_communicators) {
-  Rig rig(usual_size(), 20s);
-  rig.make();
+BOOST_AUTO_TEST_CASE(an_error_of_one_rank_during_a_message_ends_all_ranks) {
+  OneFails rig;
   Request request = start_messages(rig);
   rig.all().wait(request);
-  rig.nccl.faults.error_after = 0;
+  rig.plant([](auto& faults) { faults.error_after = 0; });
 
-  const auto error = rig.error_of([&] { rig.all().synchronize(); });
+  const auto error = rig.end_of([] {});
 
-  says(error, "a collective of NCCL failed on " + rig.rendezvous.name(rig.rank()));
-  says(error, "another rank was lost: look into its log");
-  BOOST_TEST(rig.nccl.counts().aborted == 3);
+  rig.check_end(error, "a collective of NCCL failed on " + rig.its_name());
 }
 
-BOOST_AUTO_TEST_CASE(a_message_that_one_rank_never_runs_times_out) {
-  Rig rig(usual_size(), 1s);
-  rig.make();
-  rig.nccl.faults.hanging = 0;
+BOOST_AUTO_TEST_CASE(messages_that_one_rank_never_runs_end_all_ranks) {
+  OneFails rig;
+  rig.plant([](auto& faults) { faults.hanging = 0; });
 
   Request request = start_messages(rig);
   rig.all().wait(request);
-  const auto error = rig.error_of([&] { rig.all().synchronize(); });
+  const auto error = rig.end_of([&] { rig.all().synchronize(); });
   const auto again = rig.error_of([&] { static_cast<void>(start_messages(rig)); });
 
-  says(error, "the collectives did not end on " + rig.rendezvous.name(rig.rank()) + " within 1 s");
+  rig.check_end(error, "the collectives did not end on " + rig.its_name());
   says(again, "it was aborted after an earlier error");
-  BOOST_TEST(rig.nccl.counts().aborted == 3);
 }
 
-BOOST_AUTO_TEST_CASE(messages_that_never_settle_time_out) {
-  Rig rig(usual_size(), 1s);
-  rig.make();
-  rig.nccl.faults.settle_polls = 1 << 30;
+BOOST_AUTO_TEST_CASE(messages_that_never_settle_on_one_rank_end_all_ranks) {
+  OneFails rig;
+  rig.plant([](auto& faults) { faults.settle_polls = 1 << 30; });
 
   Request request = start_messages(rig);
-  const auto error = rig.error_of([&] { rig.all().wait(request); });
+  const auto error = rig.end_of([&] { rig.all().wait(request); });
 
-  says(error, "a group of ncclSend and ncclRecv was not made on " +
-                  rig.rendezvous.name(rig.rank()) + " within 1 s");
-  BOOST_TEST(rig.nccl.counts().aborted == 3);
+  rig.check_end(error, "a group of ncclSend and ncclRecv was not made on " + rig.its_name());
 }
 
-BOOST_AUTO_TEST_CASE(a_failed_split_aborts_and_is_named) {
-  Rig rig(usual_size(), 1s);
-  rig.make();
-  rig.nccl.faults.init_fails = true;
+BOOST_AUTO_TEST_CASE(a_split_that_fails_on_one_rank_ends_all_ranks) {
+  OneFails rig;
+  const std::vector<int>& group = rig.sets[1];
+  const bool fails_too = std::ranges::find(group, rig.last()) != group.end();
+  std::unique_ptr<Communicator> part;
+  if (!fails_too) part = rig.group().split(0, 0);
+  rig.plant([](auto& faults) { faults.init_fails = true; });
 
-  const auto error = rig.error_of([&] { static_cast<void>(rig.group().split(0, 0)); });
+  const auto error = rig.end_of([&] {
+    if (fails_too) part = rig.group().split(0, 0);
+  });
 
-  says(error, "ncclCommSplit failed on " + rig.rendezvous.name(rig.rank()));
-  BOOST_TEST(rig.nccl.counts().aborted == 3);
+  BOOST_TEST((part == nullptr) == fails_too);
+  rig.check_end(error, "ncclCommSplit failed on " + rig.its_name(), fails_too ? 3 : 4);
 }
 
-BOOST_AUTO_TEST_CASE(an_unrelated_exception_aborts_all_communicators) {
-  Rig rig(usual_size(), 20s);
-  try {
-    const auto comms = make_nccl_communicators(rig.nccl, rig.rendezvous, rig.compute, rig.sets);
-    throw std::runtime_error("bad sample");
-  } catch (const std::runtime_error&) {
-  }
+BOOST_AUTO_TEST_CASE(an_unrelated_error_of_one_rank_ends_all_ranks) {
+  OneFails rig;
 
-  BOOST_TEST(rig.nccl.counts().aborted == 3);
+  const auto error = rig.end_of([&] {
+    if (!rig.is_last()) return;
+    const auto comms = std::exchange(rig.comms, {});
+    fail(ExitStatus::internal, "bad sample");
+  });
+
+  rig.check_end(error, "bad sample");
   BOOST_TEST(rig.nccl.counts().finalized == 0);
 }
 
@@ -221,11 +271,12 @@ BOOST_AUTO_TEST_CASE(a_hanging_finalize_aborts_all_communicators) {
   Rig rig(usual_size(), 500ms);
   rig.make();
   rig.nccl.faults.where = 0;
-  rig.nccl.faults.finalize_hangs = true;
+  rig.nccl.faults.finalize_hangs = rig.is_last();
 
   rig.comms.clear();
 
-  BOOST_TEST(rig.nccl.counts().finalized == 1);
-  BOOST_TEST(rig.nccl.counts().destroyed == 0);
-  BOOST_TEST(rig.nccl.counts().aborted == 3);
+  const bool hangs = rig.is_last();
+  BOOST_TEST(rig.nccl.counts().finalized == (hangs ? 1 : 3));
+  BOOST_TEST(rig.nccl.counts().destroyed == (hangs ? 0 : 3));
+  BOOST_TEST(rig.nccl.counts().aborted == (hangs ? 3 : 0));
 }

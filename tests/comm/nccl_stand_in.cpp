@@ -279,7 +279,8 @@ std::string NcclStandIn::error_string(NcclResult result) const {
   return "NCCL error " + std::to_string(static_cast<int>(result));
 }
 std::string NcclStandIn::last_error(NcclComm /*comm*/) const {
-  return "the stand-in was told to";
+  if (shared_.lost < 0) return "the stand-in was told to";
+  return "connection closed by rank " + std::to_string(shared_.lost) + " of the job";
 }
 
 }  // namespace lockstep::test

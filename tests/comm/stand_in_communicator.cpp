@@ -9,18 +9,25 @@
 #include <utility>
 
 namespace lockstep::test {
+namespace {
+
+constexpr int closing_tag = 1;  ///< the messages of collectives have 0
+
+}  // namespace
 
 StandInCommunicator::StandInCommunicator(Shared& shared, int number, int color)
     : shared_(shared), number_(number), mpi_(make_mpi_communicator()->split(color, 0)) {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_split(MPI_COMM_WORLD, color, rank, &peers_);
+  MPI_Comm_rank(MPI_COMM_WORLD, &job_rank_);
+  MPI_Comm_split(MPI_COMM_WORLD, color, job_rank_, &peers_);
   make_collectives();
 }
 
 StandInCommunicator::StandInCommunicator(StandInCommunicator& parent, int number, int color,
                                          int key)
-    : shared_(parent.shared_), number_(number), mpi_(parent.mpi_->split(color, key)) {
+    : shared_(parent.shared_),
+      number_(number),
+      mpi_(parent.mpi_->split(color, key)),
+      job_rank_(parent.job_rank_) {
   MPI_Comm_split(parent.peers_, color, key, &peers_);
   make_collectives();
 }
@@ -44,7 +51,29 @@ StandInCommunicator::~StandInCommunicator() {
     while (!collective->move()) {
     }
   }
+  const int has_closed = closings_.empty() ? 0 : 1;
+  int all_closed = 0;
+  MPI_Allreduce(&has_closed, &all_closed, 1, MPI_INT, MPI_SUM, peers_);
+  while (closed_peers_ < all_closed - has_closed) static_cast<void>(has_lost_peer());
+  MPI_Waitall(static_cast<int>(closings_.size()), closings_.data(), MPI_STATUSES_IGNORE);
   MPI_Comm_free(&peers_);
+}
+
+void StandInCommunicator::close_connections() noexcept {
+  if (!shared_.faults.abort_is_seen || !closings_.empty()) return;
+  for (int peer = 0; peer < mpi_->size(); ++peer) {
+    if (peer == mpi_->rank()) continue;
+    MPI_Isend(&job_rank_, 1, MPI_INT, peer, closing_tag, peers_, &closings_.emplace_back());
+  }
+}
+bool StandInCommunicator::has_lost_peer() {
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, closing_tag, peers_, &found, MPI_STATUS_IGNORE);
+  if (found != 0) {
+    MPI_Recv(&shared_.lost, 1, MPI_INT, MPI_ANY_SOURCE, closing_tag, peers_, MPI_STATUS_IGNORE);
+    ++closed_peers_;
+  }
+  return closed_peers_ > 0;
 }
 
 void StandInCommunicator::post_start() {
@@ -70,6 +99,7 @@ NcclResult StandInCommunicator::split(StandInCommunicator& child, int color, int
   if (const auto refused = require_ready(); refused != NcclResult::success) return refused;
   *made = nullptr;
   const std::string colors = std::to_string(color);
+  child.parent_ = this;
   const NcclResult result = child.init(child.ranks(), colors, key);
   if (result != NcclResult::in_progress) return result;
   child_ = &child;
@@ -79,7 +109,10 @@ NcclResult StandInCommunicator::split(StandInCommunicator& child, int color, int
 
 NcclResult StandInCommunicator::get_async_error(NcclResult* state) {
   if (state_ == State::absent) return misused(NcclResult::invalid_argument);
-  if (is_told(shared_.faults.error_in == state_)) {
+  // A split still needs its parent's connections.
+  const bool is_split = state_ == State::starting && parent_ != nullptr;
+  if (is_told(shared_.faults.error_in == state_) || has_lost_peer() ||
+      (is_split && parent_->has_lost_peer())) {
     *state = NcclResult::remote_error;
     return NcclResult::success;
   }
@@ -166,6 +199,7 @@ NcclResult StandInCommunicator::abort() noexcept {
   settling_ = nullptr;
   result_ = nullptr;
   for (StandInCollective& collective : collectives_) collective.abort();
+  close_connections();
   return NcclResult::success;
 }
 bool StandInCommunicator::has_queued() const {

@@ -30,6 +30,7 @@ struct StandInFaults {
   int error_after = -1;        ///< number of collectives before an asynchronous error; -1: no error
   int hanging = -1;            ///< number of a collective that never completes; -1: none
   bool finalize_hangs = false;
+  bool abort_is_seen = false;  ///< an abort closes connections: an asynchronous error of the peers
   /// An asynchronous error in this phase; absent: no error.
   StandInPhase error_in = StandInPhase::absent;
   bool no_windows = false;        ///< the platform does not support them
@@ -64,6 +65,7 @@ class StandInCommunicator final {
     StandInCounts& counts;
     StandInVariation& variation;
     StandInDevice device = {};
+    int lost = -1;  ///< job rank of the last peer that closed its connections; -1: none
   };
   /// `number`: position among the device's communicators. Ranks with the same color form one.
   StandInCommunicator(Shared& shared, int number, int color);
@@ -106,6 +108,9 @@ class StandInCommunicator final {
   [[nodiscard]] StandInCollective& free_collective();
   [[nodiscard]] NcclResult submit(StandInCollective& collective, CudaStream stream);
   void post_start();
+  void close_connections() noexcept;
+  /// Whether a peer has closed its connections.
+  [[nodiscard]] bool has_lost_peer();
   [[nodiscard]] NcclResult begin(State state, int polls);
   /// What the last call of begin() started is done.
   void settle();
@@ -121,10 +126,14 @@ class StandInCommunicator final {
   std::deque<StandInCollective> collectives_;
   State state_ = State::absent;
   int polls_left_ = 0;
+  StandInCommunicator* parent_ = nullptr;
   StandInCommunicator* child_ = nullptr;  ///< being split from this communicator
   NcclComm* made_ = nullptr;              ///< the handle of child_
   std::int64_t meeting_[2] = {0, 0};
   bool met_ = false;
+  int job_rank_ = 0;
+  std::vector<MPI_Request> closings_;  ///< one to each peer, once this rank has closed
+  int closed_peers_ = 0;               ///< number of peers known to have closed
   Request start_;
   void** result_ = nullptr;  ///< receives value_
   void* value_ = nullptr;
