@@ -84,9 +84,8 @@ struct RegisteredMemory {
   bool symmetric = false;
 };
 
-/// Collectives and messages over a set of ranks. All ranks must make the same calls in the same
-/// order with equal counts and types. Counts may exceed 2^31. Failures throw Error(internal) with
-/// rank and host.
+/// Collectives and messages over a set of ranks. All ranks must call the same collectives in the
+/// same order, with equal counts and types. Counts may exceed 2^31. Failures throw Error(internal).
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -109,28 +108,29 @@ class Communicator {
   /// `mine` must not overlap `all`. `all` is not modified.
   virtual void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) = 0;
 
-  /// Starts an in-place all-reduce and returns at once. Allocates nothing after the first step. The
-  /// caller must not use the buffer until the request is done.
+  /// Starts an in-place all-reduce and returns at once. Allocates nothing after the first step. Do
+  /// not use the buffer until the request is done.
   [[nodiscard]] virtual Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) = 0;
-  /// Nonblocking reduce_scatter and all_gather; start_all_reduce's rules hold for both buffers.
+  /// Nonblocking reduce_scatter and all_gather. The rules of start_all_reduce hold for both
+  /// buffers.
   [[nodiscard]] virtual Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                             ReduceOp op) = 0;
   [[nodiscard]] virtual Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) = 0;
-  /// Starts a message to another rank, which receives it with the same count and type; the rules of
+  /// Starts a message to another rank, which receives it with the same count and type. The rules of
   /// start_all_reduce hold for the buffer. The messages from one rank to another arrive in the
-  /// order of their starts. Any number may be in flight, in both directions. A send may end only
-  /// when it is received: ranks that send to each other start both messages before any other call.
-  /// Error(internal) if `to` is this rank.
+  /// order of their starts. Both ranks start a message between the same two collectives. Any number
+  /// may be in flight, in both directions. A send may end only when it is received: ranks that send
+  /// to each other start both messages before any other call. Error(internal) if `to` is this rank.
   [[nodiscard]] virtual Request start_send_buffer(ConstBuffer buffer, int to) = 0;
   [[nodiscard]] virtual Request start_receive_buffer(MutableBuffer buffer, int from) = 0;
   /// Progresses all requests. Returns whether this one is done, and releases it if so.
   virtual bool test(Request& request) = 0;
   virtual void wait(Request& request) = 0;
 
-  /// Blocks until the results of all waited requests are available. Needed for device memory, where
-  /// wait() only orders the result before later work in the stream.
+  /// Blocks until the results of all requests that wait() has ended are available. Needed for
+  /// device memory, where wait() only orders the result before later work in the stream.
   virtual void synchronize() {}
-  /// Blocks until `reached()`: until a device reaches some work queued after such results.
+  /// Blocks until `reached()` returns true, as it does once a device has run some queued work.
   virtual void synchronize_until(FunctionRef<bool()> reached);
 
   /// Call before the first collective on this memory. A transport that benefits from registration
@@ -138,8 +138,9 @@ class Communicator {
   virtual void register_memory(const RegisteredMemory& /*memory*/) {}
 
   /// Collective. Makes a communicator, with this one's transport, over the ranks with the same
-  /// `color`, which is not negative. They are ordered by `key`, then by their rank here. It may
-  /// outlive this one. Nothing may be in flight meanwhile; all its ranks destroy it together.
+  /// `color`, which is not negative. They are ordered by `key`, then by their rank here. Throws
+  /// rather than use a slower transport. Nothing may be in flight. The new communicator may outlive
+  /// this one; all its ranks destroy it together.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   template <typename T>

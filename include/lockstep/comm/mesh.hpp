@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// Ranks at the same place on all other axes keep the same shard of the state.
+/// Axis of the ranks that keep the same shard of the state.
 inline constexpr std::string_view replica_axis = "replicas";
-/// Ranks at the same place on all other axes are a shard group: together they keep the state.
+/// Axis of the ranks of a shard group, which together keep the state.
 inline constexpr std::string_view shard_axis = "shards";
 
-/// The ranks of a job as a grid. The places on the last axis are consecutive ranks. Pure, apart
-/// from split().
+/// The ranks of a job as a grid. Neighbors on the last axis are consecutive ranks. Pure, apart from
+/// split().
 class Mesh final {
  public:
   struct Axis {
@@ -25,10 +25,10 @@ class Mesh final {
   explicit Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {}
 
   [[nodiscard]] int size() const noexcept;
-  /// The ranks that differ from `rank` at most in their places on `axes`, ascending.
+  /// The ranks at the same place as `rank` on all axes except `axes`, ascending.
   [[nodiscard]] std::vector<int> ranks(int rank,
                                        std::initializer_list<std::string_view> axes) const;
-  /// The communicator over those ranks of `job`, which has size() ranks. Collective over `job`.
+  /// Splits `job`, which has size() ranks, into communicators over ranks(). Collective over `job`.
   [[nodiscard]] std::unique_ptr<Communicator> split(
       Communicator& job, std::initializer_list<std::string_view> axes) const;
 
@@ -36,8 +36,8 @@ class Mesh final {
   std::vector<Axis> axes_;  ///< the last varies fastest
 };
 
-/// The axes of data parallelism: every rank has samples of its own. Shard groups have `group_size`
-/// ranks, which divides `ranks`; without hybrid sharding, all.
+/// The mesh of data parallelism: every rank has samples of its own. `group_size`: ranks of a shard
+/// group, a divisor of `ranks`; without hybrid sharding, all ranks.
 [[nodiscard]] inline Mesh data_mesh(int ranks, int group_size) {
   return Mesh({{replica_axis, ranks / group_size}, {shard_axis, group_size}});
 }
