@@ -217,6 +217,21 @@ BOOST_AUTO_TEST_CASE(stem_and_shortcut_belong_to_a_models_identity) {
   BOOST_TEST(print(Stem::standard, Shortcut::avgpool) != usual);
 }
 
+// Checkpoints hold these numbers: a change makes resuming fail.
+BOOST_AUTO_TEST_CASE(fingerprints_stay_those_of_earlier_releases) {
+  const auto print = [](const char* name, const ImageShape& image) {
+    return make_model(name, {.image = image}).fingerprint();
+  };
+  const ImageShape large = ModelOptions{}.image;
+
+  BOOST_TEST(print("mini-resnet", cifar) == 0x55b4e4e9u);
+  BOOST_TEST(print("resnet18", cifar) == 0x032dafb4u);
+  BOOST_TEST(print("resnet18", large) == 0x69242f75u);
+  BOOST_TEST(print("resnet50", large) == 0xeb6563bfu);
+  BOOST_TEST(print("simple-cnn", cifar) == 0x53673ec5u);
+  BOOST_TEST(print("mlp", cifar) == 0x0469e86au);
+}
+
 BOOST_AUTO_TEST_CASE(stochastic_depth_grows_from_the_first_block_to_the_last) {
   const auto probabilities = [](const char* name) {
     return drop_probabilities(make_model(name, {.image = cifar, .stochastic_depth = 0.3}));
