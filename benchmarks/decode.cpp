@@ -15,7 +15,7 @@ namespace lockstep::benchmark {
 namespace {
 
 Graph smallest_network(const ImageShape& image) {
-  Graph graph("first pixels", image, 2);
+  Graph graph("first pixels", image.shape());
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv", .out_channels = 8, .kernel = 1, .stride = 32});
   x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 2});
@@ -44,7 +44,7 @@ BenchResult bench_decode(const BenchOptions& options, const BenchContext& contex
                                .world_size = comm.size(),
                                .rank = comm.rank(),
                                .accumulate = 1};
-  const auto data = make_generated_jpegs(geometry.samples, graph.classes());
+  const auto data = make_generated_jpegs(geometry.samples, graph.outputs());
   LoaderOptions loading = synthetic_loader_options(config, engine.input_format());
   loading.image = image;
   loading.augment = Augment::resized_crop;

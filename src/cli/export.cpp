@@ -133,14 +133,14 @@ constexpr std::array<std::string_view, 3> unknown_to_torchvision{"mini-resnet", 
                                                                  "mlp"};
 
 /// Why no module of torchvision.models has the network's tensors. Empty: the function there with
-/// the graph's name makes one, with num_classes = graph.classes().
+/// the graph's name makes one, with num_classes = graph.outputs().
 std::string torchvision_misfit(const Graph& graph) {
   const std::string& name = graph.name();
   if (!is_built_in(name) || std::ranges::count(unknown_to_torchvision, name) > 0) {
     return fmt::format("torchvision has no {}", name);
   }
   // The default options give torchvision's. Running statistics have their parameters' shapes.
-  const Graph there = make_model(name, {.classes = graph.classes()});
+  const Graph there = make_model(name, {.classes = graph.outputs()});
   for (const Parameter& parameter : graph.parameters()) {
     const auto same = std::ranges::find(there.parameters(), parameter.name, &Parameter::name);
     if (same == there.parameters().end()) return fmt::format("{} has no {}", name, parameter.name);
@@ -176,12 +176,11 @@ Exported export_model(const ExportArguments& arguments) {
 
 std::string module_of(const Exported& exported) {
   return fmt::format("torchvision.models.{}(num_classes={})", exported.stored.model.graph.name(),
-                     exported.stored.model.graph.classes());
+                     exported.stored.model.graph.outputs());
 }
 
 Json to_json(const Exported& exported, const ExportArguments& arguments) {
   const TrainedModel& model = exported.stored.model;
-  const ImageShape image = model.graph.image();
   const auto values = [](const std::vector<float>& of) {
     return of.empty() ? Json(nullptr)
                       : require_json(value_list(of), "a list of values", "this is a bug");
@@ -190,11 +189,11 @@ Json to_json(const Exported& exported, const ExportArguments& arguments) {
       {"path", arguments.output},
       {"format", export_options().get(arguments, "format")},
       {"model", model.graph.name()},
-      {"classes", model.graph.classes()},
+      {"classes", model.graph.outputs()},
       {"parameters", exported.parameters},
       {"bytes", exported.bytes},
       {"weights", model.weights},
-      {"input", {image.channels, image.height, image.width}},
+      {"input", model.graph.input_shape().extents()},
       {"mean", values(model.mean)},
       {"std", values(model.std)},
       {"resize", model.resize ? Json(*model.resize) : Json(nullptr)},
@@ -207,9 +206,7 @@ Json to_json(const Exported& exported, const ExportArguments& arguments) {
 
 /// What the exported network computes with, in the names of torchvision.transforms.
 void print_input(const TrainedModel& model, const ExportArguments& arguments) {
-  const ImageShape image = model.graph.image();
-  const std::string size =
-      fmt::format("input: {}x{}x{}", image.channels, image.height, image.width);
+  const std::string size = "input: " + to_string(model.graph.input_shape());
   if (arguments.include_normalization) {
     print_out("{}, pixels from 0 to 255\n", size);
   } else if (model.mean.empty() || model.std.empty()) {
@@ -219,6 +216,7 @@ void print_input(const TrainedModel& model, const ExportArguments& arguments) {
               value_list(model.std));
   }
   if (!model.resize) return;
+  const ImageShape image = image_shape(model.graph.input_shape());
   print_out("JPEG images, as in evaluations: Resize({}), {}, CenterCrop({})\n", *model.resize,
             model.interpolation,
             image.height == image.width ? std::to_string(image.height)
@@ -239,7 +237,7 @@ void print_result(const Exported& exported, const ExportArguments& arguments) {
   }
   const TrainedModel& model = exported.stored.model;
   print_out("{}: {} of {} classes, {} parameters, {} ({})\n", arguments.output, model.graph.name(),
-            model.graph.classes(), exported.parameters,
+            model.graph.outputs(), exported.parameters,
             size_text(static_cast<double>(exported.bytes)),
             export_options().get(arguments, "format"));
   if (!exported.stored.weights_text.empty())

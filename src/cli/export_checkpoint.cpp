@@ -88,7 +88,7 @@ std::vector<float> either(const std::vector<double>& first, const std::vector<fl
 /// Sets how the run's evaluations resize JPEG images, if its configuration says so.
 void set_resize(const Config& run, TrainedModel& model) {
   if (run.eval_resize == 0 && run.eval_crop_ratio == 0) return;
-  const ImageShape image = model.graph.image();
+  const ImageShape image = image_shape(model.graph.input_shape());
   model.resize = run.eval_resize != 0 ? run.eval_resize : short_side_of(image, run.eval_crop_ratio);
   model.interpolation = train_options().get(run, "eval-interpolation");
 }
@@ -119,10 +119,10 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
     if (!fault.empty()) fail(ExitStatus::bad_input, "{}: {}", path, fault);
   }
   if (!info.class_names.empty() &&
-      static_cast<std::int64_t>(info.class_names.size()) > model.graph.classes()) {
+      static_cast<std::int64_t>(info.class_names.size()) > model.graph.outputs()) {
     fail(ExitStatus::bad_input,
          "{} has {} class_names, but the network has {} outputs; correct its attribute", path,
-         info.class_names.size(), model.graph.classes());
+         info.class_names.size(), model.graph.outputs());
   }
   if (info.state) {
     model.step = info.state->step;

@@ -2,7 +2,7 @@
 
 #include "lockstep/core/batch.hpp"
 #include "lockstep/core/image_mix.hpp"
-#include "lockstep/core/shape.hpp"
+#include "lockstep/core/image_shape.hpp"
 
 #include <cstdint>
 

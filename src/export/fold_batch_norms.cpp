@@ -36,7 +36,7 @@ class Folding final {
       : source_(source),
         norms_(foldable_norms(source.graph)),
         values_(source.graph.nodes().size(), none),
-        folded_{.graph = Graph(source.graph.name(), source.graph.image(), source.graph.classes()),
+        folded_{.graph = Graph(source.graph.name(), source.graph.input_shape()),
                 .parameters = {},
                 .statistics = {},
                 .mean = source.mean,

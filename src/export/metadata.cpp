@@ -23,11 +23,10 @@ std::string value_list(const std::vector<float>& values) {
 }
 
 std::vector<std::pair<std::string, std::string>> metadata(const TrainedModel& model) {
-  const ImageShape image = model.graph.image();
   std::vector<std::pair<std::string, std::string>> all{
       {"model", model.graph.name()},
-      {"input", fmt::format("[{}, {}, {}]", image.channels, image.height, image.width)},
-      {"classes", std::to_string(model.graph.classes())},
+      {"input", fmt::format("[{}]", fmt::join(model.graph.input_shape().extents(), ", "))},
+      {"classes", std::to_string(model.graph.outputs())},
       {"step", number(model.step)},
       {"epoch", number(model.epoch)},
       {"weights", model.weights},

@@ -62,7 +62,7 @@ class GraphBuilder final {
 
   void add_normalization() {
     constexpr float lowest = -std::numeric_limits<float>::infinity();
-    const std::int64_t channels = model_.graph.image().channels;
+    const std::int64_t channels = model_.graph.input_shape()[0];
     add_elementwise("Sub", "subtract_mean",
                     for_pixels({.name = "mean", .values = model_.mean, .above = lowest}, channels));
     add_elementwise("Div", "divide_by_std",

@@ -51,9 +51,8 @@ std::string unique_name(const Op& op, ValueId id) {
   return is_named ? layer_name(op) : fmt::format("{}_{}", op_name(op), id);
 }
 
-Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
-    : name_(std::move(name)), image_(image), classes_(classes) {
-  append(Input{image});
+Graph::Graph(std::string name, const Shape& input) : name_(std::move(name)) {
+  append(Input{input});
 }
 
 OpInputs Graph::inputs_of(const Op& op) const {
@@ -61,7 +60,7 @@ OpInputs Graph::inputs_of(const Op& op) const {
     fail(ExitStatus::usage, "{}: an op after the loss ({} ends the graph)", name_,
          layer_name(nodes_.back().op));
   }
-  OpInputs result{.graph = name_, .classes = classes_, .shapes = {}, .names = {}};
+  OpInputs result{.graph = name_, .shapes = {}, .names = {}};
   for_each_input(op, [&](ValueId value) {
     if (value < 0 || static_cast<std::size_t>(value) >= nodes_.size()) {
       fail(ExitStatus::usage, "{}: value {} is not in the graph (it has {} ops)", name_, value,
@@ -110,6 +109,10 @@ ValueId Graph::logits() const {
   auto value = static_cast<ValueId>(nodes_.size()) - 1;
   if (is_loss(nodes_.back().op)) for_each_input(nodes_.back().op, [&](ValueId id) { value = id; });
   return value;
+}
+
+std::int64_t Graph::outputs() const {
+  return nodes_[static_cast<std::size_t>(logits())].output.elements();
 }
 
 void Graph::fix_statistics(const Node& norm) {

@@ -80,6 +80,12 @@ Graph make_own(const OwnModel& own, const ModelOptions& options) {
          "find the model); give both one name",
          own.name, graph.name());
   }
+  if (is_loss(graph.nodes().back().op) && graph.outputs() != options.classes) {
+    fail(ExitStatus::usage,
+         "model {} has {} outputs for {} classes (each class needs one); give its last layer "
+         "ModelOptions::classes outputs",
+         own.name, graph.outputs(), options.classes);
+  }
   require_used_options(own, graph, options);
   return graph;
 }

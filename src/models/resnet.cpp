@@ -160,8 +160,8 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
          "width); use a multiple of {}",
          base, name, variant.group_width, 64 / variant.group_width);
   }
-  Graph graph(std::string(name), options.image, options.classes);
-  ValueId x = stem(graph, options, variant.has_full_stem && is_large(graph.image()));
+  Graph graph(std::string(name), options.image.shape());
+  ValueId x = stem(graph, options, variant.has_full_stem && is_large(options.image));
   std::int64_t channels = base;
   const int blocks = std::accumulate(variant.blocks.begin(), variant.blocks.end(), 0);
   for (int stage = 0; stage < 4; ++stage) {

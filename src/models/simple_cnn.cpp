@@ -6,7 +6,7 @@ namespace lockstep::models_detail {
 
 Graph simple_cnn(const ModelOptions& options) {
   const std::int64_t base = options.width == 0 ? 32 : options.width;
-  Graph graph("simple-cnn", options.image, options.classes);
+  Graph graph("simple-cnn", options.image.shape());
   ValueId x = graph.input();
   for (const auto& [name, channels] : {std::pair{"conv1", base}, {"conv2", 2 * base}}) {
     x = graph.conv2d(

@@ -37,7 +37,7 @@ class Fusing final {
     steps_.ops = std::move(kept);
   }
 
-  /// Pairs norms with the norms to whose values theirs are added. Excludes norms of images: no
+  /// Pairs norms with the norms to whose values theirs are added. Excludes norms of the input: no
   /// earlier node completes their gradients. Of the two, only the added one may drop samples.
   void pair_norms() {
     const std::vector<bool> needed = needs_gradient(graph_);

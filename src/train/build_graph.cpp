@@ -47,12 +47,12 @@ Graph build_resized(const Graph& training, const RunPlan& plan, const std::strin
   const std::string difference = layer_difference(training, graph);
   if (difference.empty()) return graph;
   ModelOptions trained = plan.model;
-  trained.image = training.image();
+  trained.image = image_shape(training.input_shape());
   const bool has_other_stem =
       stem_note(graph.name(), trained) != stem_note(graph.name(), plan.model);
   fail(ExitStatus::usage,
        "{} does not go with {} trained on images of {}x{} ({}: its {} on the size); drop it, or {}",
-       option, graph.name(), training.image().height, training.image().width, difference,
+       option, graph.name(), trained.image.height, trained.image.width, difference,
        has_other_stem ? "stem depends" : "parameters depend",
        has_other_stem ? "give --stem 3x3 or --stem 7x7"
                       : "use a network that averages over the whole image");

@@ -65,7 +65,7 @@ void write_attributes(const h5::File& file, const std::string& checkpoint,
       to_string(request.ema.value_or(false) ? StoredModel::ema : StoredModel::current));
   h5::write_string(file, "model", graph.name());
   h5::write_string(file, "split", data.split);
-  h5::write_number(file, "classes", graph.classes());
+  h5::write_number(file, "classes", graph.outputs());
   if (!data.class_names.empty()) h5::write_strings(file, "class_names", data.class_names);
   h5::write_number(file, "data_identity", data.identity);
 }
@@ -126,7 +126,7 @@ PredictionFile::PredictionFile(const EvaluationRequest& request, const Graph& gr
     file_ = h5::create_file(temporary_.path(), temporary_.file());
     write_attributes(file_, checkpoint, request, graph, data);
     const std::array dims{static_cast<std::uint64_t>(data.samples),
-                          static_cast<std::uint64_t>(graph.classes())};
+                          static_cast<std::uint64_t>(graph.outputs())};
     logits_ = h5::create_dataset<float>(file_, "logits", dims);
     labels_ = h5::create_dataset<std::int64_t>(file_, "labels", std::span(dims).first(1));
     indices_ = h5::create_dataset<std::int64_t>(file_, "sample", std::span(dims).first(1));
@@ -186,7 +186,7 @@ void check_output_paths(const EvaluationRequest& request) {
 
 EvaluationRecord::EvaluationRecord(const EvaluationRequest& request, const Graph& graph,
                                    const DatasetInfo& data)
-    : classes_(static_cast<std::size_t>(graph.classes())) {
+    : classes_(static_cast<std::size_t>(graph.outputs())) {
   for (std::size_t i = 0; i < data.class_names.size(); ++i) {
     classes_[i].name = data.class_names[i];
   }

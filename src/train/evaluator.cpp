@@ -70,7 +70,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
       dataset_(dataset),
       comm_(comm),
       options_(std::move(options)),
-      classes_(engine.graph().classes()) {
+      classes_(engine.graph().outputs()) {
   options_.batch_size =
       std::min(options_.batch_size,
                std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
@@ -94,7 +94,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
                              .exchange = options_.exchange,
                              .graph = options_.graph});
   if (options_.has_collectives) {
-    blank_ = BlankBatch(options_.loader.image, options_.batch_size);
+    blank_ = BlankBatch(options_.loader.image.shape(), options_.batch_size);
   }
 }
 

@@ -80,7 +80,7 @@ TrainStep::TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, 
   }
   if (options_.has_collectives) {
     const Graph& graph = options_.graph != nullptr ? *options_.graph : engine.graph();
-    blank_ = BlankBatch(graph.image(), options_.geometry.largest_micro_batch());
+    blank_ = BlankBatch(graph.input_shape(), options_.geometry.largest_micro_batch());
   }
   collectively(comm, [this] {
     const BatchGeometry& geometry = options_.geometry;

@@ -33,11 +33,11 @@ std::size_t TrainingSteps::index_of(std::int64_t epoch) const noexcept {
 /// Bytes of the largest later size, if it exceeds the current one; else 0. Programs share the
 /// engine's memory, which does not shrink.
 std::size_t TrainingSteps::largest_bytes_after(std::size_t index) {
-  const auto area = [](const SizedGraph& sized) {
-    return sized.graph.image().height * sized.graph.image().width;
+  const auto input_size = [](const SizedGraph& sized) {
+    return sized.graph.input_shape().elements();
   };
   const auto sizes = std::span(parts_.graphs).subspan(index);
-  const auto largest = std::ranges::max_element(sizes, {}, area);
+  const auto largest = std::ranges::max_element(sizes, {}, input_size);
   if (largest == sizes.begin()) return 0;
   std::size_t bytes = 0;
   collectively(parts_.comm, [&] {
@@ -66,7 +66,7 @@ void TrainingSteps::change(const TrainingState& state) {
   last_step_ = std::min(end, parts_.last_step);
   step_.reset();
   loader_.reset();  // freed first, so that the two never exist together
-  parts_.loading.image = graph.image();
+  parts_.loading.image = image_shape(graph.input_shape());
   collectively(parts_.comm, [&] {
     loader_ = make_loader(
         parts_.data, parts_.loading,
@@ -88,9 +88,9 @@ void TrainingSteps::change(const TrainingState& state) {
 }
 
 std::string TrainingSteps::description() const {
-  std::string text = "images: " + size_text(parts_.graphs.front().graph.image());
+  std::string text = "images: " + size_text(image_shape(parts_.graphs.front().graph.input_shape()));
   for (const auto& [epoch, graph] : std::span(parts_.graphs).subspan(1)) {
-    text += fmt::format(", {} after {} epoch{}", size_text(graph.image()), epoch,
+    text += fmt::format(", {} after {} epoch{}", size_text(image_shape(graph.input_shape())), epoch,
                         epoch == 1 ? "" : "s");
   }
   return text + "; now " + size_text(image());

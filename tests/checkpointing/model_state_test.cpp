@@ -13,7 +13,7 @@ namespace {
 
 /// The name of the last linear layer is the beginning of another layer's name.
 Graph network(std::int64_t classes) {
-  Graph graph("own", {.channels = 3, .height = 4, .width = 4}, classes);
+  Graph graph("own", {3, 4, 4});
   ValueId x = graph.batch_norm(graph.input(), {.name = "head.norm"});
   x = graph.linear(graph.flatten(graph.global_avg_pool(x)),
                    {.name = "head", .out_features = classes});

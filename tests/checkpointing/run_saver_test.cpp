@@ -152,7 +152,7 @@ class Run final {
   RunReporter reporter_;
   StopTimer timer_{std::nullopt, 1000};
   std::optional<CheckpointDirectory> checkpoints_;
-  ImageShape image_ = rig_.engine().graph().image();
+  ImageShape image_ = image_shape(rig_.engine().graph().input_shape());
   RunSaverParts parts_{.config = config_,
                        .comm = *world,
                        .engine = rig_.engine(),

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 /// Two shapes that Winograd's algorithm can compute, the first of them twice, and other
 /// convolutions.
 Graph network() {
-  Graph graph("two shapes", {.channels = 3, .height = 16, .width = 16}, 10);
+  Graph graph("two shapes", {3, 16, 16});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "stem", .out_channels = 32, .kernel = 3, .padding = 1});
   for (const char* name : {"one", "two"}) {
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(forced_algorithms_are_not_timed) {
 }
 
 BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_does_not_apply) {
-  Graph without("no 3x3", {.channels = 3, .height = 16, .width = 16}, 10);
+  Graph without("no 3x3", {3, 16, 16});
   const ValueId x =
       without.conv2d(without.input(), {.name = "narrow", .out_channels = 32, .kernel = 1});
   const ValueId y = without.conv2d(

@@ -25,9 +25,9 @@ void check_all(const Graph& graph, std::int64_t batch_size) {
 }
 
 /// Ends a graph like a residual network.
-void classify(Graph& graph, ValueId x) {
+void classify(Graph& graph, ValueId x, std::int64_t classes) {
   x = graph.flatten(graph.global_avg_pool(x));
-  x = graph.linear(x, {.name = "fc", .out_features = graph.classes()});
+  x = graph.linear(x, {.name = "fc", .out_features = classes});
   graph.softmax_cross_entropy(x, {});
 }
 
@@ -50,7 +50,7 @@ Graph convolution_graph(const ConvolutionCase& c) {
                   " kernel " + std::to_string(c.kernel) + " stride " + std::to_string(c.stride) +
                   " padding " + std::to_string(c.padding) + " groups " + std::to_string(c.groups) +
                   " of " + std::to_string(c.height) + "x" + std::to_string(c.width),
-              {.channels = 2, .height = c.height, .width = c.width}, 3);
+              {2, c.height, c.width});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "before", .out_channels = c.in_channels, .kernel = 1});
   x = graph.conv2d(x, {.name = "conv",
@@ -60,7 +60,7 @@ Graph convolution_graph(const ConvolutionCase& c) {
                        .padding = c.padding,
                        .groups = c.groups,
                        .bias = c.bias});
-  classify(graph, x);
+  classify(graph, x, 3);
   return graph;
 }
 
@@ -76,8 +76,7 @@ ValueId unit(Graph& graph, ValueId x, const Conv2dOptions& options) {
 Graph random_graph(unsigned seed) {
   std::mt19937 random(seed);
   const auto below = [&random](std::size_t count) { return random() % count; };
-  Graph graph("random graph " + std::to_string(seed), {.channels = 3, .height = 12, .width = 10},
-              5);
+  Graph graph("random graph " + std::to_string(seed), {3, 12, 10});
   struct Value {
     ValueId id;
     bool read;
@@ -136,7 +135,7 @@ Graph random_graph(unsigned seed) {
     x = graph.batch_norm(sum(), {.name = name("bn")});
     if (channels < 32) x = graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1});
   }
-  classify(graph, x);
+  classify(graph, x, 5);
   return graph;
 }
 
@@ -295,15 +294,14 @@ BOOST_AUTO_TEST_CASE(bf16_convolutions_computed_by_winograds_algorithm) {
 BOOST_AUTO_TEST_CASE(first_convolutions_of_images) {
   for (const std::int64_t channels : {1, 3, 4}) {
     for (const std::int64_t kernel : {3, 5, 7}) {
-      Graph graph("stem of " + std::to_string(channels) + " channels",
-                  {.channels = channels, .height = 13, .width = 11}, 10);
+      Graph graph("stem of " + std::to_string(channels) + " channels", {channels, 13, 11});
       ValueId x = unit(graph, graph.input(),
                        {.name = "conv1",
                         .out_channels = 24,
                         .kernel = kernel,
                         .stride = 2,
                         .padding = kernel / 2});
-      classify(graph, graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}));
+      classify(graph, graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}), 10);
       check_all(graph, 3);
     }
   }
@@ -312,14 +310,13 @@ BOOST_AUTO_TEST_CASE(first_convolutions_of_images) {
 BOOST_AUTO_TEST_CASE(batch_norms_with_and_without_relu) {
   for (const std::int64_t channels : {1, 5, 16, 17, 33}) {
     for (const bool relu : {false, true}) {
-      Graph graph("norm of " + std::to_string(channels) + (relu ? " with relu" : ""),
-                  {.channels = 3, .height = 5, .width = 3}, 4);
+      Graph graph("norm of " + std::to_string(channels) + (relu ? " with relu" : ""), {3, 5, 3});
       ValueId x =
           graph.conv2d(graph.input(), {.name = "conv", .out_channels = channels, .kernel = 1});
       x = graph.batch_norm(x, {.name = "bn", .eps = 1e-3});
       if (relu) x = graph.relu(x);
       x = graph.conv2d(x, {.name = "conv2", .out_channels = 6, .kernel = 3});
-      classify(graph, x);
+      classify(graph, x, 4);
       check_all(graph, 4);
     }
   }
@@ -327,7 +324,7 @@ BOOST_AUTO_TEST_CASE(batch_norms_with_and_without_relu) {
 
 BOOST_AUTO_TEST_CASE(gelus_of_images_pixels_and_flat_values) {
   for (const std::int64_t channels : {1, 16, 33}) {
-    Graph graph("gelu of " + std::to_string(channels), {.channels = 3, .height = 5, .width = 3}, 4);
+    Graph graph("gelu of " + std::to_string(channels), {3, 5, 3});
     ValueId x = graph.append(Gelu{graph.input()});
     x = graph.conv2d(x, {.name = "conv", .out_channels = channels, .kernel = 3, .bias = true});
     x = graph.linear(graph.flatten(graph.append(Gelu{x})), {.name = "fc1", .out_features = 21});
@@ -340,22 +337,21 @@ BOOST_AUTO_TEST_CASE(gelus_of_images_pixels_and_flat_values) {
 // If an op overwrites its input, or its output is overwritten, in spite of its derivative, that is
 // wrong.
 BOOST_AUTO_TEST_CASE(activations_between_sums_and_each_other) {
-  Graph graph("activations", {.channels = 3, .height = 6, .width = 5}, 5);
+  Graph graph("activations", {3, 6, 5});
   const ValueId stem =
       graph.conv2d(graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .bias = true});
   ValueId x = graph.append(Gelu{stem});
   x = graph.add(graph.relu(x), graph.append(Gelu{x}));
   x = graph.append(Gelu{graph.relu(x)});
   x = graph.relu(graph.append(Gelu{x}));
-  classify(graph, graph.add(graph.append(Gelu{graph.add(x, stem)}), graph.relu(x)));
+  classify(graph, graph.add(graph.append(Gelu{graph.add(x, stem)}), graph.relu(x)), 5);
   check_all(graph, 3);
 }
 
 // Of one row, of more rows than a sum over rows has parts, of images, and before a loss.
 BOOST_AUTO_TEST_CASE(layer_norms_of_images_pixels_and_flat_values) {
   for (const std::int64_t channels : {2, 5, 16, 33, 300}) {
-    Graph graph("layer norm of " + std::to_string(channels),
-                {.channels = 3, .height = 9, .width = 8}, 4);
+    Graph graph("layer norm of " + std::to_string(channels), {3, 9, 8});
     ValueId x = graph.append(LayerNorm{graph.input(), {.name = "ln1", .eps = 0.1}});
     x = graph.conv2d(x, {.name = "conv", .out_channels = channels, .kernel = 1});
     x = graph.append(LayerNorm{x, {.name = "ln2", .eps = 1e-2}});
@@ -374,9 +370,9 @@ BOOST_AUTO_TEST_CASE(layer_norms_that_are_frozen_in_part) {
                                                  {"ln.weight", "ln.bias"},
                                                  {"conv.weight"},
                                                  {"conv.weight", "ln.weight", "ln.bias"}}) {
-    Graph graph("frozen layer norm", {.channels = 3, .height = 5, .width = 4}, 4);
+    Graph graph("frozen layer norm", {3, 5, 4});
     ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 17, .kernel = 1});
-    classify(graph, graph.append(LayerNorm{x, {.name = "ln"}}));
+    classify(graph, graph.append(LayerNorm{x, {.name = "ln"}}), 4);
     for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
       const bool freezes = std::ranges::count(frozen, graph.parameters()[id].name) != 0;
       if (freezes) graph.set_lr_scale(static_cast<ParameterId>(id), 0);
@@ -386,17 +382,17 @@ BOOST_AUTO_TEST_CASE(layer_norms_that_are_frozen_in_part) {
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_norm_of_images) {
-  Graph graph("norm of images", {.channels = 3, .height = 4, .width = 5}, 4);
-  classify(graph, graph.relu(graph.batch_norm(graph.input(), {.name = "bn"})));
+  Graph graph("norm of images", {3, 4, 5});
+  classify(graph, graph.relu(graph.batch_norm(graph.input(), {.name = "bn"})), 4);
   check_all(graph, 3);
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_norm_of_images_that_is_added_to_another) {
-  Graph graph("norm of images plus norm", {.channels = 3, .height = 4, .width = 5}, 4);
+  Graph graph("norm of images plus norm", {3, 4, 5});
   const ValueId left = graph.batch_norm(graph.input(), {.name = "bn1"});
   const ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 3, .kernel = 1});
   const ValueId right = graph.batch_norm(x, {.name = "bn2"});
-  classify(graph, graph.relu(graph.add(left, right)));
+  classify(graph, graph.relu(graph.add(left, right)), 4);
   check_all(graph, 3);
 }
 
@@ -409,7 +405,7 @@ BOOST_AUTO_TEST_CASE(samples_drop_residual_branches) {
       const bool drops = shortcut == Shortcut::dropped_norm;
       Graph graph(fmt::format("stochastic depth of {} with shortcut {}", channels,
                               static_cast<int>(shortcut)),
-                  {.channels = 3, .height = 5, .width = 3}, 4);
+                  {3, 5, 3});
       ValueId x = unit(graph, graph.input(),
                        {.name = "stem", .out_channels = channels, .kernel = 3, .padding = 1});
       for (const int block : {1, 63}) {
@@ -428,17 +424,17 @@ BOOST_AUTO_TEST_CASE(samples_drop_residual_branches) {
         }
         x = graph.relu(x);
       }
-      classify(graph, x);
+      classify(graph, x, 4);
       check_all(graph, 5);
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(samples_drop_a_norm_that_is_not_added) {
-  Graph graph("stochastic depth without addition", {.channels = 3, .height = 4, .width = 5}, 4);
+  Graph graph("stochastic depth without addition", {3, 4, 5});
   ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 9, .kernel = 1});
   x = graph.batch_norm(x, {.name = "bn", .drop = {.probability = 0.25, .block = 2}});
-  classify(graph, graph.conv2d(x, {.name = "conv2", .out_channels = 6, .kernel = 3}));
+  classify(graph, graph.conv2d(x, {.name = "conv2", .out_channels = 6, .kernel = 3}), 4);
   check_all(graph, 5);
 }
 
@@ -448,7 +444,7 @@ BOOST_AUTO_TEST_CASE(pooling_with_overlapping_windows_and_remainders) {
       for (const std::int64_t padding : {0, 1}) {
         Graph graph("max pool " + std::to_string(kernel) + " stride " + std::to_string(stride) +
                         " padding " + std::to_string(padding),
-                    {.channels = 2, .height = 8, .width = 7}, 3);
+                    {2, 8, 7});
         ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 19, .kernel = 1});
         x = graph.max_pool(x, {.kernel = kernel, .stride = stride, .padding = padding});
         x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 3});
@@ -468,7 +464,7 @@ BOOST_AUTO_TEST_CASE(averages_of_windows_count_padding_as_zeros) {
         Case{3, 3, 0, 7, 8}, Case{5, 2, 2, 6, 11}, Case{2, 3, 1, 7, 6}}) {
     Graph graph("average pool " + std::to_string(c.kernel) + " stride " + std::to_string(c.stride) +
                     " padding " + std::to_string(c.padding),
-                {.channels = 2, .height = c.height, .width = c.width}, 3);
+                {2, c.height, c.width});
     ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 19, .kernel = 1});
     x = graph.avg_pool(x, {.kernel = c.kernel, .stride = c.stride, .padding = c.padding});
     x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 3});
@@ -485,7 +481,7 @@ BOOST_AUTO_TEST_CASE(averages_of_partial_windows_are_of_the_pixels_within_the_im
                         Case{3, 3, 0, 7, 8}, Case{2, 3, 1, 7, 6}, Case{3, 3, 1, 8, 7}}) {
     Graph graph("partial average pool " + std::to_string(c.kernel) + " stride " +
                     std::to_string(c.stride) + " padding " + std::to_string(c.padding),
-                {.channels = 2, .height = c.height, .width = c.width}, 3);
+                {2, c.height, c.width});
     ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 19, .kernel = 1});
     x = graph.avg_pool(
         x, {.kernel = c.kernel, .stride = c.stride, .padding = c.padding, .partial_windows = true});
@@ -495,8 +491,18 @@ BOOST_AUTO_TEST_CASE(averages_of_partial_windows_are_of_the_pixels_within_the_im
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_input_need_not_be_an_image) {
+  for (const std::int64_t features : {1, 17, 64}) {
+    Graph graph("input of " + std::to_string(features), {features});
+    const ValueId x = graph.linear(graph.input(), {.name = "fc1", .out_features = 19});
+    graph.softmax_cross_entropy(graph.linear(graph.relu(x), {.name = "fc2", .out_features = 7}),
+                                {});
+    check_all(graph, 6);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(flatten_keeps_the_order_of_torch) {
-  Graph graph("flattened convolution", {.channels = 1, .height = 6, .width = 5}, 7);
+  Graph graph("flattened convolution", {1, 6, 5});
   ValueId x =
       graph.relu(graph.conv2d(graph.input(), {.name = "conv", .out_channels = 18, .kernel = 3}));
   x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 7});
@@ -507,8 +513,7 @@ BOOST_AUTO_TEST_CASE(flatten_keeps_the_order_of_torch) {
 BOOST_AUTO_TEST_CASE(classifiers_of_2_to_1000_classes_with_smoothing) {
   for (const std::int64_t classes : {2, 4, 5, 6, 33, 1000}) {
     for (const std::int64_t batch_size : {1, 5}) {
-      Graph graph("mlp of " + std::to_string(classes), {.channels = 1, .height = 3, .width = 5},
-                  classes);
+      Graph graph("mlp of " + std::to_string(classes), {1, 3, 5});
       ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
       x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = classes});
       graph.softmax_cross_entropy(x, {.label_smoothing = batch_size == 1 ? 0.0 : 0.1});
@@ -520,8 +525,7 @@ BOOST_AUTO_TEST_CASE(classifiers_of_2_to_1000_classes_with_smoothing) {
 BOOST_AUTO_TEST_CASE(mixed_targets_with_and_without_smoothing) {
   for (const std::int64_t classes : {2, 5, 33, 1000}) {
     for (const double smoothing : {0.0, 0.1}) {
-      Graph graph("mlp of " + std::to_string(classes), {.channels = 1, .height = 3, .width = 5},
-                  classes);
+      Graph graph("mlp of " + std::to_string(classes), {1, 3, 5});
       ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
       x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = classes});
       graph.softmax_cross_entropy(x, {.label_smoothing = smoothing});
@@ -538,8 +542,7 @@ BOOST_AUTO_TEST_CASE(binary_cross_entropy_of_2_to_1000_classes) {
     double smoothing, threshold;
   };
   for (const Case& c : {Case{2, 0, 0}, Case{5, 0.1, 0}, Case{33, 0, 0.2}, Case{1000, 0.1, 0.4}}) {
-    Graph graph("binary mlp of " + std::to_string(c.classes),
-                {.channels = 1, .height = 3, .width = 5}, c.classes);
+    Graph graph("binary mlp of " + std::to_string(c.classes), {1, 3, 5});
     ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
     x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = c.classes});
     graph.binary_cross_entropy(x,
@@ -553,8 +556,7 @@ BOOST_AUTO_TEST_CASE(binary_cross_entropy_of_2_to_1000_classes) {
 
 BOOST_AUTO_TEST_CASE(mean_squared_error_of_2_to_1000_classes) {
   for (const std::int64_t classes : {2, 33, 1000}) {
-    Graph graph("regression of " + std::to_string(classes),
-                {.channels = 1, .height = 3, .width = 5}, classes);
+    Graph graph("regression of " + std::to_string(classes), {1, 3, 5});
     ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
     x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = classes});
     graph.mean_squared_error(x, {.label_smoothing = classes == 33 ? 0.1 : 0.0});
@@ -566,7 +568,7 @@ BOOST_AUTO_TEST_CASE(mean_squared_error_of_2_to_1000_classes) {
 }
 
 BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
-  Graph graph("residual", {.channels = 3, .height = 9, .width = 7}, 5);
+  Graph graph("residual", {3, 9, 7});
   ValueId x =
       unit(graph, graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .padding = 1});
   for (const std::int64_t stride : {1, 2}) {
@@ -589,7 +591,7 @@ BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
     }
     x = graph.relu(graph.add(x, shortcut));
   }
-  classify(graph, x);
+  classify(graph, x, 5);
   for (const std::int64_t batch_size : {1, 2, 5}) check_all(graph, batch_size);
 }
 
@@ -653,19 +655,19 @@ BOOST_AUTO_TEST_CASE(residual_blocks_with_fixed_statistics) {
 }
 
 BOOST_AUTO_TEST_CASE(a_bottleneck_block) {
-  Graph graph("bottleneck", {.channels = 3, .height = 7, .width = 7}, 5);
+  Graph graph("bottleneck", {3, 7, 7});
   ValueId x =
       unit(graph, graph.input(), {.name = "stem", .out_channels = 32, .kernel = 3, .padding = 1});
   ValueId y = unit(graph, x, {.name = "a", .out_channels = 8, .kernel = 1});
   y = unit(graph, y, {.name = "b", .out_channels = 8, .kernel = 3, .padding = 1});
   y = graph.batch_norm(graph.conv2d(y, {.name = "c", .out_channels = 32, .kernel = 1}),
                        {.name = "bn"});
-  classify(graph, graph.relu(graph.add(x, y)));
+  classify(graph, graph.relu(graph.add(x, y)), 5);
   check_all(graph, 3);
 }
 
 BOOST_AUTO_TEST_CASE(values_with_many_consumers) {
-  Graph graph("many consumers", {.channels = 3, .height = 6, .width = 5}, 5);
+  Graph graph("many consumers", {3, 6, 5});
   const ValueId x =
       graph.conv2d(graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .bias = true});
   const ValueId relu = graph.relu(x);  // x has other consumers, so the ReLU is not in place
@@ -685,21 +687,21 @@ BOOST_AUTO_TEST_CASE(values_with_many_consumers) {
 }
 
 BOOST_AUTO_TEST_CASE(a_shortcut_from_the_images) {
-  Graph graph("shortcut from images", {.channels = 3, .height = 5, .width = 5}, 3);
+  Graph graph("shortcut from images", {3, 5, 5});
   ValueId x = graph.relu(graph.input());
   x = graph.conv2d(x, {.name = "conv", .out_channels = 3, .kernel = 3, .padding = 1});
-  classify(graph, graph.relu(graph.add(graph.input(), x)));
+  classify(graph, graph.relu(graph.add(graph.input(), x)), 3);
   check_all(graph, 2);
 }
 
 BOOST_AUTO_TEST_CASE(sums_of_sums) {
-  Graph graph("sums of sums", {.channels = 2, .height = 4, .width = 4}, 3);
+  Graph graph("sums of sums", {2, 4, 4});
   const ValueId a = graph.conv2d(graph.input(), {.name = "a", .out_channels = 4, .kernel = 1});
   const ValueId b = graph.conv2d(graph.input(), {.name = "b", .out_channels = 4, .kernel = 1});
   const ValueId c = graph.conv2d(b, {.name = "c", .out_channels = 4, .kernel = 1});
   const ValueId inner = graph.add(a, b);
   const ValueId outer = graph.add(graph.add(inner, c), b);
-  classify(graph, graph.add(outer, inner));
+  classify(graph, graph.add(outer, inner), 3);
   check_all(graph, 2);
 }
 
@@ -710,14 +712,14 @@ BOOST_AUTO_TEST_CASE(norms_that_share_their_gradient_with_other_values) {
   };
   for (const bool relu_of_the_sum : {false, true}) {
     Graph graph(relu_of_the_sum ? "norm, addition and relu in a sum" : "norm and addition in a sum",
-                {.channels = 2, .height = 5, .width = 4}, 3);
+                {2, 5, 4});
     const ValueId x = conv(graph, graph.input(), "stem");
     const ValueId other = conv(graph, x, "other");
     const ValueId addend = graph.relu(conv(graph, x, "addend"));
     ValueId a = graph.batch_norm(conv(graph, x, "conv"), {.name = "bn"});
     a = graph.add(a, addend);
     if (relu_of_the_sum) a = graph.relu(a);
-    classify(graph, graph.add(other, a));
+    classify(graph, graph.add(other, a), 3);
     check_all(graph, 3);
   }
 }

@@ -18,7 +18,7 @@ namespace {
 
 /// Two residual blocks, the second with a projection, like those of mini-resnet.
 Graph small_network() {
-  Graph graph("small", {.channels = 3, .height = 12, .width = 12}, 7);
+  Graph graph("small", {3, 12, 12});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv1", .out_channels = 20, .kernel = 3, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
@@ -38,7 +38,7 @@ Graph small_network() {
 
 /// A network whose parameters do not depend on the size of images.
 Graph pooled_network(std::int64_t height, std::int64_t width) {
-  Graph graph("pooled", {.channels = 3, .height = height, .width = width}, 7);
+  Graph graph("pooled", {3, height, width});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv1", .out_channels = 20, .kernel = 3, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(training_takes_images_of_another_size_with_the_same_paramet
 
 BOOST_AUTO_TEST_CASE(a_network_with_other_parameters_is_not_compiled) {
   const Graph graph = small_network();
-  Graph other("other", graph.image(), 7);
+  Graph other("other", graph.input_shape());
   other.softmax_cross_entropy(
       other.linear(other.flatten(other.input()), {.name = "fc", .out_features = 7}), {});
   for_each_engine(graph, [&](Engine& engine) {
@@ -352,7 +352,7 @@ BOOST_AUTO_TEST_CASE(plain_values_are_read_back_exactly_while_the_engine_compute
 BOOST_AUTO_TEST_CASE(a_linear_layers_logits_are_not_rounded_to_16_bits) {
   constexpr std::int64_t features = 24;
   constexpr std::int64_t classes = 5;
-  Graph graph("linear", {.channels = features, .height = 1, .width = 1}, classes);
+  Graph graph("linear", {features, 1, 1});
   graph.softmax_cross_entropy(
       graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = classes}), {});
   oracle::State state = oracle::random_state(graph, 17);
@@ -383,7 +383,7 @@ BOOST_AUTO_TEST_CASE(a_linear_layers_logits_are_not_rounded_to_16_bits) {
 BOOST_AUTO_TEST_CASE(equal_logits_score_as_chance) {
   constexpr std::int64_t classes = 10;
   for (const LossOption& loss : loss_options) {
-    Graph graph("logits", {.channels = classes, .height = 1, .width = 1}, classes);
+    Graph graph("logits", {classes, 1, 1});
     const ValueId logits = graph.flatten(graph.input());
     graph.append(make_loss(loss.name, logits, {}));
     oracle::Problem problem{.batch_size = classes + 1, .images = {}, .labels = {}};
@@ -410,7 +410,7 @@ BOOST_AUTO_TEST_CASE(equal_logits_score_as_chance) {
 }
 
 BOOST_AUTO_TEST_CASE(nan_logits_are_misses) {
-  Graph graph("logits", {.channels = 6, .height = 1, .width = 1}, 6);
+  Graph graph("logits", {6, 1, 1});
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {});
   oracle::Problem problem{.batch_size = 3, .images = oracle::Values(18, 0.0), .labels = {2, 2, 2}};
   problem.images[2] = std::numeric_limits<double>::quiet_NaN();  // of the label's class

@@ -41,14 +41,12 @@ namespace lockstep::oracle {
 [[nodiscard]] inline Problem random_problem(const Graph& graph, std::int64_t batch_size,
                                             std::uint64_t seed) {
   PhiloxStream random(seed, RandomPurpose::synthetic_data, 0, 0);
-  const ImageShape image = graph.image();
   Problem problem{.batch_size = batch_size, .images = {}, .labels = {}, .loss_scale = 0.375};
-  problem.images.resize(
-      static_cast<std::size_t>(batch_size * image.channels * image.height * image.width));
+  problem.images.resize(static_cast<std::size_t>(batch_size * graph.input_shape().elements()));
   for (double& value : problem.images) value = static_cast<float>(random.next_normal());
   for (std::int64_t n = 0; n < batch_size; ++n) {
     problem.labels.push_back(
-        static_cast<std::int32_t>(random.next_below(static_cast<std::uint32_t>(graph.classes()))));
+        static_cast<std::int32_t>(random.next_below(static_cast<std::uint32_t>(graph.outputs()))));
   }
   for (std::int64_t n = 0; n < batch_size; ++n) problem.dropped.push_back(random.next_u64());
   return problem;

@@ -351,9 +351,9 @@ EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)
       mixes_(problem.mixes),
       dropped_(problem.dropped),
       size_(problem.batch_size) {
-  const ImageShape image = engine.graph().image();
-  const auto channels = static_cast<std::size_t>(image.channels);
-  const auto area = static_cast<std::size_t>(image.height * image.width);
+  const Shape& input = engine.graph().input_shape();
+  const auto channels = static_cast<std::size_t>(input[0]);
+  const std::size_t area = static_cast<std::size_t>(input.elements()) / channels;
   const bool nhwc = engine.input_format().layout == ImageLayout::nhwc;
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const std::size_t n = i / (channels * area);

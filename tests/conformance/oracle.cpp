@@ -519,7 +519,7 @@ class Runner {
       const double weight = problem_.mixes[n].weight;
       label = weight * label + (1 - weight) * one_hot(at(problem_.mixes[n].partner));
     }
-    return (1 - smoothing) * label + smoothing / static_cast<double>(graph_.classes());
+    return (1 - smoothing) * label + smoothing / static_cast<double>(graph_.outputs());
   }
   std::int32_t heavier_label(std::size_t n) const {
     const bool own = problem_.mixes.empty() || problem_.mixes[n].weight >= 0.5F;

@@ -14,7 +14,7 @@ namespace {
 /// Every op at least once, a value with two consumers, and strides and padding that leave a
 /// remainder.
 Graph graph_of_all_ops(std::string_view loss) {
-  Graph graph("all-ops", {.channels = 2, .height = 7, .width = 6}, 4);
+  Graph graph("all-ops", {2, 7, 6});
   ValueId x = graph.conv2d(
       graph.input(), {.name = "conv1", .out_channels = 3, .kernel = 3, .padding = 1, .bias = true});
   x = graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1});
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
 
 BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_the_mean_over_classes) {
   const auto loss = [](double threshold, oracle::Mode mode) {
-    Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+    Graph graph("loss", {3, 1, 1});
     graph.binary_cross_entropy(graph.flatten(graph.input()),
                                {.label_smoothing = 0.3, .target_threshold = threshold});
     const oracle::Problem problem{.batch_size = 1, .images = {0, 1, 2}, .labels = {2}};
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_the_mean_over_classes) {
 
 BOOST_AUTO_TEST_CASE(mean_squared_error_is_the_mean_over_classes) {
   const auto loss = [](oracle::Mode mode) {
-    Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+    Graph graph("loss", {3, 1, 1});
     graph.mean_squared_error(graph.flatten(graph.input()), {.label_smoothing = 0.3});
     const oracle::Problem problem{.batch_size = 1, .images = {0, 1, 2}, .labels = {2}};
     return oracle::run(graph, {}, problem, mode).loss;
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(mean_squared_error_is_the_mean_over_classes) {
 }
 
 BOOST_AUTO_TEST_CASE(a_mixed_target_is_the_mean_of_two_targets) {
-  Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+  Graph graph("loss", {3, 1, 1});
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {.label_smoothing = 0.3});
   const auto loss_of_labels = [&](std::int32_t first, std::int32_t second) {
     const oracle::Problem problem{
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(a_mixed_target_is_the_mean_of_two_targets) {
 }
 
 BOOST_AUTO_TEST_CASE(batch_statistics_are_those_of_the_values) {
-  Graph graph("norm", {.channels = 1, .height = 1, .width = 2}, 2);
+  Graph graph("norm", {1, 1, 2});
   const ValueId x = graph.batch_norm(graph.input(), {.name = "bn"});
   graph.softmax_cross_entropy(graph.flatten(x), {});
   const oracle::State state{.parameters = {{1}, {0}}, .statistics = {{0}, {1}}};
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(batch_statistics_are_those_of_the_values) {
 }
 
 BOOST_AUTO_TEST_CASE(smoothed_loss_is_the_mixture_of_label_and_even_targets) {
-  Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+  Graph graph("loss", {3, 1, 1});
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {.label_smoothing = 0.3});
   const oracle::Problem problem{.batch_size = 1, .images = {0, 1, 2}, .labels = {2}};
 

@@ -17,7 +17,7 @@ using namespace lockstep::conformance;
 namespace {
 
 Graph tiny_network() {
-  Graph graph("tiny", {.channels = 3, .height = 6, .width = 5}, 4);
+  Graph graph("tiny", {3, 6, 5});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv", .out_channels = 8, .kernel = 3, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "bn"}));

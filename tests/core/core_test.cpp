@@ -6,6 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/float16.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/unique_handle.hpp"
@@ -82,6 +83,19 @@ BOOST_AUTO_TEST_CASE(shape_gives_its_elements_and_text) {
   BOOST_TEST(shape.elements() == 105);
   BOOST_TEST(to_string(shape.with_batch(2)) == "2x3x5x7");
   BOOST_TEST(Shape{}.elements() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(an_image_is_a_shape_of_three_axes) {
+  const ImageShape image{.channels = 3, .height = 5, .width = 7};
+
+  BOOST_TEST((image.shape() == Shape{3, 5, 7}));
+  BOOST_TEST((image_shape(image.shape()) == image));
+  for (const Shape& other : {Shape{12}, Shape{4, 3}, Shape{1, 3, 5, 7}}) {
+    BOOST_CHECK_EXCEPTION(static_cast<void>(image_shape(other)), Error, [&](const Error& error) {
+      return error.status() == ExitStatus::usage &&
+             std::string(error.what()).find(to_string(other)) != std::string::npos;
+    });
+  }
 }
 
 BOOST_AUTO_TEST_CASE(error_carries_status_and_text) {

@@ -82,7 +82,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
 namespace {
 
 Graph residual_network() {
-  Graph graph("residual", {.channels = 3, .height = 10, .width = 10}, 10);
+  Graph graph("residual", {3, 10, 10});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv1", .out_channels = 18, .kernel = 3, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits_in_each_program_of_an_engine)
 }
 
 BOOST_AUTO_TEST_CASE(bits_of_layer_norms_do_not_depend_on_the_number_of_threads) {
-  Graph graph("layer norms", {.channels = 5, .height = 9, .width = 7}, 5);
+  Graph graph("layer norms", {5, 9, 7});
   const ValueId x = graph.append(LayerNorm{graph.input(), {.name = "norm1"}});
   const ValueId y = graph.append(LayerNorm{x, {.name = "norm2"}});
   graph.softmax_cross_entropy(graph.flatten(graph.global_avg_pool(y)), {});
@@ -250,9 +250,9 @@ BOOST_AUTO_TEST_CASE(parameters_start_as_zeros_and_statistics_as_in_the_graph) {
 }
 
 BOOST_AUTO_TEST_CASE(graphs_that_cannot_be_trained_are_refused) {
-  Graph unfinished("unfinished", {.channels = 1, .height = 2, .width = 2}, 4);
+  Graph unfinished("unfinished", {1, 2, 2});
   unfinished.flatten(unfinished.input());
-  Graph idle("idle", {.channels = 1, .height = 2, .width = 2}, 4);
+  Graph idle("idle", {1, 2, 2});
   const ValueId x = idle.flatten(idle.input());
   idle.linear(x, {.name = "unused", .out_features = 3});
   idle.softmax_cross_entropy(x, {});

@@ -29,7 +29,7 @@ class Builder final : public GraphBuilder<Tensor, Step> {
 /// A builder for a list of ops, which keeps the outputs of those that it lowered again.
 struct Rig {
   explicit Rig(std::vector<StepOp> ops)
-      : graph("empty", {.channels = 2, .height = 1, .width = 1}, 2),
+      : graph("empty", {2, 1, 1}),
         arena(graph,
               {.formats = {}, .units = {.holds_parameters = false, .holds_gradients = false}},
               [](std::size_t, ParameterArena::Use) { return nullptr; }),

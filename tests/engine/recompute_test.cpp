@@ -65,7 +65,7 @@ Graph model(const std::string& name, std::int64_t size, std::int64_t width = 0) 
 
 /// Sums of kept, freed and recomputed values; a norm after a sum; a ReLU without a norm.
 Graph mixed_network() {
-  Graph graph("mixed", {.channels = 3, .height = 12, .width = 12}, 10);
+  Graph graph("mixed", {3, 12, 12});
   const auto convolution = [&](ValueId x, const char* name) {
     return graph.conv2d(x, {.name = name, .out_channels = 20, .kernel = 3, .padding = 1});
   };
@@ -88,7 +88,7 @@ Graph mixed_network() {
 
 /// `blocks` residual blocks of one size.
 Graph chain(int blocks) {
-  Graph graph("chain", {.channels = 16, .height = 8, .width = 8}, 10);
+  Graph graph("chain", {16, 8, 8});
   ValueId x = graph.input();
   for (int i = 0; i < blocks; ++i) {
     const std::string name = std::to_string(i);

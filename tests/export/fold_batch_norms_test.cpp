@@ -11,7 +11,7 @@ using namespace lockstep;
 namespace {
 
 Graph small_graph() {
-  return {"small", {.channels = 2, .height = 5, .width = 4}, 3};
+  return {"small", {2, 5, 4}};
 }
 
 void end(Graph& graph, ValueId x) {

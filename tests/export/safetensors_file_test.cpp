@@ -14,7 +14,7 @@ using test::joined;
 namespace {
 
 Graph norm_and_linear() {
-  Graph graph("tiny", {.channels = 1, .height = 2, .width = 1}, 1);
+  Graph graph("tiny", {1, 2, 1});
   const ValueId x = graph.batch_norm(graph.input(), {.name = "bn"});
   graph.softmax_cross_entropy(graph.linear(graph.flatten(x), {.name = "fc", .out_features = 1}),
                               {});

@@ -22,7 +22,7 @@ using namespace lockstep;
 namespace {
 
 Graph small_graph() {
-  return {"small", {.channels = 3, .height = 9, .width = 7}, 10};
+  return {"small", {3, 9, 7}};
 }
 
 const Shape& output_of(const Graph& graph, ValueId value) {
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(parameters_have_torchvisions_names_and_layouts) {
 }
 
 BOOST_AUTO_TEST_CASE(each_group_of_a_convolution_reads_its_own_channels) {
-  Graph graph("groups", {.channels = 12, .height = 9, .width = 7}, 10);
+  Graph graph("groups", {12, 9, 7});
   const ValueId conv =
       graph.conv2d(0, {.name = "conv", .out_channels = 8, .padding = 1, .groups = 4, .bias = true});
 
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(each_group_of_a_convolution_reads_its_own_channels) {
 }
 
 BOOST_AUTO_TEST_CASE(groups_that_do_not_divide_the_channels_are_refused) {
-  Graph graph("groups", {.channels = 12, .height = 9, .width = 7}, 10);
+  Graph graph("groups", {12, 9, 7});
   const auto conv = [&](std::int64_t out_channels, std::int64_t groups) {
     return usage_error(
         [&] { graph.conv2d(0, {.name = "conv", .out_channels = out_channels, .groups = groups}); });
@@ -212,6 +212,17 @@ BOOST_AUTO_TEST_CASE(batch_norm_weight_starts_at_one_unless_zero_is_requested) {
   BOOST_TEST((graph.parameters()[0].initialization == Initialization::ones));
 }
 
+BOOST_AUTO_TEST_CASE(an_input_has_any_number_of_axes) {
+  Graph graph("flat", {5});
+  const ValueId logits = graph.linear(graph.input(), {.name = "fc", .out_features = 7});
+  graph.softmax_cross_entropy(logits, {});
+
+  BOOST_TEST((graph.input_shape() == Shape{5}));
+  BOOST_TEST((output_of(graph, logits) == Shape{7}));
+  BOOST_TEST(graph.outputs() == 7);
+  BOOST_TEST((Graph("block", {2, 3, 4, 5}).input_shape() == Shape{2, 3, 4, 5}));
+}
+
 BOOST_AUTO_TEST_CASE(wrong_shapes_are_refused_with_layer_and_shapes) {
   Graph graph = small_graph();
   const ValueId conv = graph.conv2d(0, {.name = "conv1", .out_channels = 4});
@@ -225,8 +236,8 @@ BOOST_AUTO_TEST_CASE(wrong_shapes_are_refused_with_layer_and_shapes) {
   check_mentions(usage_error([&] { graph.batch_norm(flat, {.name = "bn"}); }), {"bn", "140"});
   check_mentions(usage_error([&] { graph.max_pool(flat, {}); }), {"max_pool", "140"});
   check_mentions(usage_error([&] { graph.global_avg_pool(flat); }), {"global_avg_pool", "140"});
-  check_mentions(usage_error([&] { graph.softmax_cross_entropy(flat, {}); }),
-                 {"140", "10 classes"});
+  check_mentions(usage_error([&] { graph.softmax_cross_entropy(conv, {}); }),
+                 {"conv1", "4x7x5", "flat"});
 }
 
 BOOST_AUTO_TEST_CASE(a_kernel_larger_than_the_padded_input_is_refused) {
@@ -258,13 +269,14 @@ BOOST_AUTO_TEST_CASE(invalid_numbers_are_refused) {
   check_mentions(usage_error([&] { graph.linear(graph.flatten(0), {.name = "fc"}); }), {"fc: 0"});
   check_mentions(usage_error([&] { graph.relu(99); }), {"99"});
   check_mentions(usage_error([&] { graph.relu(-1); }), {"-1"});
-  check_mentions(usage_error([] { Graph("g", {.height = 0, .width = 4}, 10); }), {"3x0x4"});
-  check_mentions(usage_error([] { Graph("g", {.height = 4, .width = 4}, 0); }), {"0 classes"});
+  check_mentions(usage_error([] { Graph("g", {3, 0, 4}); }), {"3x0x4"});
+  check_mentions(usage_error([] { Graph("g", {}); }), {"scalar"});
+  check_mentions(usage_error([] { Graph("g", {0}); }), {"input of 0"});
 }
 
 BOOST_AUTO_TEST_CASE(label_smoothing_outside_zero_to_one_is_refused) {
   for (const double smoothing : {-0.1, 1.0, 2.0}) {
-    Graph graph("g", {.channels = 10, .height = 1, .width = 1}, 10);
+    Graph graph("g", {10, 1, 1});
     const ValueId flat = graph.flatten(0);
     check_mentions(
         usage_error([&] { graph.softmax_cross_entropy(flat, {.label_smoothing = smoothing}); }),
@@ -274,7 +286,7 @@ BOOST_AUTO_TEST_CASE(label_smoothing_outside_zero_to_one_is_refused) {
 
 BOOST_AUTO_TEST_CASE(a_target_threshold_outside_zero_to_one_is_refused) {
   for (const double threshold : {-0.1, 1.0}) {
-    Graph graph("g", {.channels = 10, .height = 1, .width = 1}, 10);
+    Graph graph("g", {10, 1, 1});
     const ValueId flat = graph.flatten(0);
     check_mentions(
         usage_error([&] { graph.binary_cross_entropy(flat, {.target_threshold = threshold}); }),
@@ -379,7 +391,7 @@ BOOST_AUTO_TEST_CASE(fingerprints_distinguish_networks) {
 BOOST_AUTO_TEST_CASE(
     networks_for_two_sizes_of_images_have_the_same_layers_if_their_parameters_fit) {
   const auto network = [](std::int64_t size, bool pools, std::int64_t stride = 1) {
-    Graph graph("network", {.channels = 3, .height = size, .width = size}, 10);
+    Graph graph("network", {3, size, size});
     const ValueId conv =
         graph.conv2d(0, {.name = "conv", .out_channels = 4, .stride = stride, .padding = 1});
     const ValueId flat = graph.flatten(pools ? graph.global_avg_pool(conv) : conv);
@@ -397,7 +409,7 @@ BOOST_AUTO_TEST_CASE(
 
 BOOST_AUTO_TEST_CASE(fingerprints_do_not_depend_on_the_loss) {
   const auto print = [](bool binary) {
-    Graph graph("g", {.channels = 10, .height = 1, .width = 1}, 10);
+    Graph graph("g", {10, 1, 1});
     const ValueId flat = graph.flatten(0);
     binary ? graph.binary_cross_entropy(flat, {}) : graph.softmax_cross_entropy(flat, {});
     check_mentions(usage_error([&] { graph.relu(flat); }),
@@ -410,24 +422,24 @@ BOOST_AUTO_TEST_CASE(fingerprints_do_not_depend_on_the_loss) {
 
 BOOST_AUTO_TEST_CASE(fingerprints_distinguish_strides_and_connections) {
   const auto print = [](std::int64_t stride, std::int64_t padding) {
-    Graph graph("g", {.height = 3, .width = 3}, 1);
+    Graph graph("g", {3, 3, 3});
     graph.max_pool(0, {.kernel = 3, .stride = stride, .padding = padding});
     return graph.fingerprint();
   };
   const auto pool = [](bool averages) {
-    Graph graph("g", {.height = 3, .width = 3}, 1);
+    Graph graph("g", {3, 3, 3});
     averages ? graph.avg_pool(0, {}) : graph.max_pool(0, {});
     return graph.fingerprint();
   };
   const auto add = [](bool twice) {
-    Graph graph("g", {.height = 3, .width = 3}, 1);
+    Graph graph("g", {3, 3, 3});
     graph.add(0, twice ? 0 : graph.relu(0));
     if (twice) graph.relu(0);
     return graph.fingerprint();
   };
 
   const auto average = [](bool partial) {
-    Graph graph("g", {.height = 4, .width = 4}, 1);
+    Graph graph("g", {3, 4, 4});
     graph.avg_pool(0, {.partial_windows = partial});
     return graph.fingerprint();
   };

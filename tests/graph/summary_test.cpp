@@ -11,7 +11,7 @@ using namespace lockstep;
 namespace {
 
 Graph tiny() {
-  Graph graph("tiny", {.channels = 3, .height = 8, .width = 8}, 10);
+  Graph graph("tiny", {3, 8, 8});
   const ValueId conv = graph.conv2d(
       0, {.name = "conv1", .out_channels = 4, .stride = 2, .padding = 1, .bias = true});
   const ValueId relu = graph.relu(graph.batch_norm(conv, {.name = "bn1"}));
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(rows_count_parameters_multiply_adds_and_bytes) {
 }
 
 BOOST_AUTO_TEST_CASE(groups_multiply_only_their_own_channels) {
-  Graph graph("groups", {.channels = 6, .height = 8, .width = 8}, 10);
+  Graph graph("groups", {6, 8, 8});
   graph.conv2d(0, {.name = "conv", .out_channels = 9, .padding = 1, .groups = 3});
   const ModelRow row = summarize_model(graph).rows[1];
 

@@ -26,7 +26,7 @@ std::string usage_error(const std::function<void()>& call) {
 BOOST_AUTO_TEST_CASE(a_program_adds_models_of_its_own) {
   const auto make = [](const char* name) {
     return [name](const ModelOptions& options) {
-      Graph graph(name, options.image, options.classes);
+      Graph graph(name, options.image.shape());
       const ValueId x = graph.flatten(graph.input());
       add_loss(graph, graph.linear(x, {.name = "fc", .out_features = options.classes}), options);
       return graph;
@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(a_program_adds_models_of_its_own) {
   add_model({"own", make("own")});
   add_model({"other", make("own")});
 
-  BOOST_TEST(make_model("own", {.classes = 7}).classes() == 7);
+  BOOST_TEST(make_model("own", {.classes = 7}).outputs() == 7);
   BOOST_TEST(std::ranges::count(model_names(), std::string_view("own")) == 1);
   const auto refused = [&](const char* name) {
     return usage_error([&] { add_model({name, make(name)}); });
@@ -56,6 +56,13 @@ BOOST_AUTO_TEST_CASE(a_program_adds_models_of_its_own) {
   BOOST_TEST(usage_error([&] {
                (void)make_model("own", {.width = 8});
              }).find("--width does not go") != std::string::npos);
+  add_model({"ten-outputs", [make](ModelOptions options) {
+               options.classes = 10;
+               return make("ten-outputs")(options);
+             }});
+  BOOST_TEST(usage_error([&] {
+               (void)make_model("ten-outputs", {.classes = 7});
+             }).find("has 10 outputs for 7 classes") != std::string::npos);
   // A checkpoint has the network's name, by which eval and export find the model.
   BOOST_TEST(usage_error([&] { (void)make_model("other", {}); }).find("is called 'own'") !=
              std::string::npos);

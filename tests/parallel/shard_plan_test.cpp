@@ -35,7 +35,7 @@ enum class Marks { none, blocks, stage };
 
 /// Two blocks that begin with a norm, between a convolution and a norm.
 Graph encoder(Marks marks) {
-  Graph graph("encoder", {.channels = 3, .height = 4, .width = 4}, 2);
+  Graph graph("encoder", {3, 4, 4});
   if (marks == Marks::stage) graph.begin_stage();
   ValueId x = graph.conv2d(graph.input(), {.name = "patches", .out_channels = 8, .kernel = 1});
   for (const std::string name : {"encoder.layers.0", "encoder.layers.1"}) {

@@ -17,7 +17,7 @@ constexpr double usual = 0.1;
 
 /// Two batch norms of different widths and momenta.
 Graph two_norms() {
-  Graph graph("norms", {.channels = 3, .height = 4, .width = 4}, 2);
+  Graph graph("norms", {3, 4, 4});
   const ValueId first = graph.batch_norm(0, {.name = "a", .momentum = usual});
   const ValueId conv = graph.conv2d(first, {.name = "conv", .out_channels = 5});
   graph.batch_norm(conv, {.name = "b", .momentum = slow});
@@ -45,7 +45,7 @@ void add(std::vector<float>& sum, const std::vector<float>& tail) {
 
 BOOST_AUTO_TEST_CASE(the_tail_holds_all_statistics_and_eight_sums) {
   BOOST_TEST(TailBucket(two_norms()).size() == statistics_count + 8);
-  BOOST_TEST(TailBucket(Graph("none", {.height = 2, .width = 2}, 2)).size() == 8u);
+  BOOST_TEST(TailBucket(Graph("none", {3, 2, 2})).size() == 8u);
 }
 
 BOOST_AUTO_TEST_CASE(fixed_statistics_stay_as_they_are) {

@@ -14,7 +14,7 @@ using namespace lockstep;
 namespace {
 
 Graph every_op() {
-  Graph graph("every-op", {.channels = 4, .height = 21, .width = 17}, 5);
+  Graph graph("every-op", {4, 21, 17});
   ValueId x = graph.conv2d(graph.input(), {.name = "grouped",
                                            .out_channels = 8,
                                            .kernel = 3,

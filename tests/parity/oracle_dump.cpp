@@ -15,7 +15,7 @@ using namespace lockstep;
 namespace {
 
 Graph network() {
-  Graph graph("activations", {.channels = 3, .height = 4, .width = 5}, 4);
+  Graph graph("activations", {3, 4, 5});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv", .out_channels = 6, .kernel = 1, .bias = true});
   x = graph.append(LayerNorm{x, {.name = "pixels", .eps = 1e-3}});

@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     tail.fold(tail_values, program->batch_statistics(), 1.0);
     program->backward({.loss_scale = 1.0F / static_cast<float>(batch_size), .accumulate = false});
     if (step == 1) {
-      const std::uint64_t dims[] = {batch_size, static_cast<std::uint64_t>(graph.classes())};
+      const std::uint64_t dims[] = {batch_size, static_cast<std::uint64_t>(graph.outputs())};
       h5::write_dataset<float>(output, "logits", dims, program->logits());
       h5::write_number<double>(output, "loss", metrics.loss / static_cast<double>(batch_size));
       write_tensors(output, "gradients", *engine, engine->gradients());

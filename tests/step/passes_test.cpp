@@ -12,7 +12,7 @@ using namespace lockstep;
 namespace {
 
 Graph empty_network() {
-  return Graph("network", {.channels = 3, .height = 8, .width = 8}, 10);
+  return Graph("network", {3, 8, 8});
 }
 
 ValueId convolution(Graph& graph, ValueId input, const char* name) {

@@ -50,7 +50,7 @@ class SlowToWait final : public ForwardingCommunicator {
 
 /// Layer norms of pixels and of flat values, in blocks and outside, and GELUs.
 Graph layer_norms() {
-  Graph graph("layer-norms", {.channels = 3, .height = 12, .width = 12}, 10);
+  Graph graph("layer-norms", {3, 12, 12});
   ValueId x = graph.conv2d(graph.input(), {.name = "stem", .out_channels = 12, .stride = 3});
   for (const char* name : {"block1", "block2"}) {
     graph.begin_block();

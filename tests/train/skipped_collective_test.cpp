@@ -43,7 +43,7 @@ std::string train_without(int skipped, std::size_t& buckets) {
                                .rank = world->rank(),
                                .accumulate = 1};
   const auto loader = make_loader(*data,
-                                  {.image = graph.image(),
+                                  {.image = image_shape(graph.input_shape()),
                                    .format = engine->input_format(),
                                    .mean = {0.5F, 0.5F, 0.5F},
                                    .std = {0.25F, 0.25F, 0.25F},

@@ -157,7 +157,7 @@ class TrainRig final {
     if (options.ema_decay > 0) average_.emplace(*engine_, *state_, *optimizer_);
     start(initial_parameters(*engine_, 3));
     loader_ = make_loader(*data_,
-                          {.image = graph_.image(),
+                          {.image = image_shape(graph_.input_shape()),
                            .format = engine_->input_format(),
                            .mean = {0.5F, 0.5F, 0.5F},
                            .std = {0.25F, 0.25F, 0.25F},

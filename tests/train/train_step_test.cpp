@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_use_per_rank_statistics) {
     BatchGeometry theirs = geometry;
     theirs.rank = rank;
     const auto loader = make_loader(oracle.data(),
-                                    {.image = engine.graph().image(),
+                                    {.image = image_shape(engine.graph().input_shape()),
                                      .format = engine.input_format(),
                                      .mean = {0.5F, 0.5F, 0.5F},
                                      .std = {0.25F, 0.25F, 0.25F},

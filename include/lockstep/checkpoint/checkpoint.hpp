@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lockstep/core/file_path.hpp"
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/core/metrics.hpp"
-#include "lockstep/core/shape.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 
 #include <cstdint>

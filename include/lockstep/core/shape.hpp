@@ -56,12 +56,4 @@ class Shape final {
 /// "64x3x7x7"; "scalar" if there are no axes.
 [[nodiscard]] std::string to_string(const Shape& shape);
 
-/// Size of one input image.
-struct ImageShape {
-  std::int64_t channels = 3;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  friend bool operator==(const ImageShape&, const ImageShape&) = default;
-};
-
 }  // namespace lockstep

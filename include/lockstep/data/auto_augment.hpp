@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lockstep/config/option_types.hpp"
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/core/philox.hpp"
-#include "lockstep/core/shape.hpp"
 #include "lockstep/data/decode.hpp"
 #include "lockstep/data/sample_order.hpp"
 

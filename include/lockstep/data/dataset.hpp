@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/shape.hpp"
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/data/class_names.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/shape.hpp"
+#include "lockstep/core/image_shape.hpp"
 
 #include <cstddef>
 #include <cstdint>

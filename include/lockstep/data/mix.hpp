@@ -2,8 +2,8 @@
 
 #include "lockstep/core/batch.hpp"
 #include "lockstep/core/image_mix.hpp"
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/core/philox.hpp"
-#include "lockstep/core/shape.hpp"
 
 #include <cstdint>
 

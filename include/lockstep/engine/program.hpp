@@ -55,7 +55,7 @@ struct ProgramOptions {
   /// Ends of the buckets, ascending: the units in which gradients are reduced that the engine
   /// holds. Read by compile() only. The units of a sharded layout replace them.
   std::span<const std::size_t> bucket_ends = {};
-  /// The network for images of another size, with the same layers and parameters. Outlives the
+  /// The network for another size of input, with the same layers and parameters. Outlives the
   /// program. Null: Engine::graph().
   const Graph* graph = nullptr;
 };

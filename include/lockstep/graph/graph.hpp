@@ -25,11 +25,12 @@ struct Node {
 };
 
 /// A network as a list of ops in the order of computation. Each op adds one value, whose id is the
-/// op's index. Node 0 is the image input; the last node is a loss. Adding an op
-/// infers its shape; a mismatch is an Error(usage) that names the layer and both shapes.
+/// op's index. Node 0 is the input; the last node is a loss. Adding an op infers its shape; a
+/// mismatch is an Error(usage) that names the layer and both shapes.
 class Graph final {
  public:
-  Graph(std::string name, ImageShape image, std::int64_t classes);
+  /// `input`: shape of a sample, without the batch axis; C,H,W of images.
+  Graph(std::string name, const Shape& input);
 
   [[nodiscard]] ValueId input() const noexcept { return 0; }
   /// Adds an op, whose value has the returned id.
@@ -92,11 +93,12 @@ class Graph final {
   }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] ImageShape image() const noexcept { return image_; }
-  [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
+  [[nodiscard]] const Shape& input_shape() const noexcept { return nodes_.front().output; }
   [[nodiscard]] std::span<const Node> nodes() const noexcept { return nodes_; }
   /// The value that the loss reads; the last one if there is no loss.
   [[nodiscard]] ValueId logits() const;
+  /// Number of logits of a sample; of a classifier, its classes.
+  [[nodiscard]] std::int64_t outputs() const;
   [[nodiscard]] std::span<const Parameter> parameters() const noexcept { return parameters_; }
   [[nodiscard]] std::span<const RunningStatistic> statistics() const noexcept {
     return statistics_;
@@ -112,8 +114,6 @@ class Graph final {
   void require_new_name(const std::string& parameter) const;
 
   std::string name_;
-  ImageShape image_;
-  std::int64_t classes_;
   std::vector<Node> nodes_;
   std::vector<Parameter> parameters_;
   std::vector<RunningStatistic> statistics_;

@@ -53,8 +53,7 @@ struct RunningStatistic {
 
 /// What an op's definition is told of its place in a graph.
 struct OpInputs {
-  std::string_view graph;  ///< its name
-  std::int64_t classes;
+  std::string_view graph;          ///< its name
   std::vector<Shape> shapes;       ///< of the values that it reads, without the batch axis
   std::vector<std::string> names;  ///< of these values: "conv1 (op 1, 64x56x56)"
 
@@ -67,7 +66,7 @@ struct OpDefinition {
   Shape output;  ///< without the batch axis: C,H,W or F; scalar for a loss
   std::vector<Parameter> parameters = {};  ///< weight, then bias, if the op has them
   std::vector<RunningStatistic> statistics = {};
-  std::int64_t multiply_adds = 0;  ///< per image; only those of convolutions and linear layers
+  std::int64_t multiply_adds = 0;  ///< per sample; only those of convolutions and linear layers
   /// Options on which the op's function depends, not those of training: " k3 s1 p1".
   std::string function = {};
 };

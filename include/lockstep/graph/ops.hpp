@@ -81,7 +81,7 @@ struct MeanSquaredErrorOptions {
 
 struct Input {
   static constexpr std::string_view op_name = "input";
-  ImageShape image;
+  Shape shape;
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
 };
 struct Conv2d {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/core/loss_options.hpp"
 #include "lockstep/core/resnet_kinds.hpp"
 #include "lockstep/graph/graph.hpp"

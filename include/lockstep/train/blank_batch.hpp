@@ -14,8 +14,8 @@ namespace lockstep {
 class BlankBatch final {
  public:
   BlankBatch() = default;
-  BlankBatch(const ImageShape& image, std::int64_t largest)
-      : images_(static_cast<std::size_t>(largest * image.channels * image.height * image.width)),
+  BlankBatch(const Shape& input, std::int64_t largest)
+      : images_(static_cast<std::size_t>(largest * input.elements())),
         labels_(static_cast<std::size_t>(largest)) {}
   [[nodiscard]] Batch of(std::int64_t size) const noexcept {
     return {.images = images_.data(), .labels = labels_.data(), .size = size};

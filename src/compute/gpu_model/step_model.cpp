@@ -4,6 +4,7 @@
 #include "../../optim/device/device_optimizer.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/batch.hpp"
+#include "lockstep/core/image_shape.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
@@ -48,11 +49,12 @@ void add_step(StepModel& model, const StepTime& step, const std::vector<Launch>&
 /// A batch of pixels whose memory nothing reads.
 Batch listed_batch(const Graph& graph, std::int64_t size) {
   static constexpr std::uint8_t pixel = 0;
+  const ImageShape image = image_shape(graph.input_shape());
   Batch batch;
   batch.size = size;
   batch.pixels.data = &pixel;
-  batch.pixels.height = static_cast<std::int32_t>(graph.image().height);
-  batch.pixels.width = static_cast<std::int32_t>(graph.image().width);
+  batch.pixels.height = static_cast<std::int32_t>(image.height);
+  batch.pixels.width = static_cast<std::int32_t>(image.width);
   return batch;
 }
 
@@ -108,9 +110,7 @@ StepModel model_step(const Graph& graph, const Config& config, const GpuSpec& gp
   const auto optimizer = make_device_optimizer(device, config, engine->layout());
   std::vector<StepTime> steps = program->time_steps(listed_batch(graph, config.batch_size));
   // The first step reads pixels, of a byte each, in place of the fp32 values that it may read.
-  const ImageShape image = graph.image();
-  const auto pixels =
-      static_cast<std::size_t>(config.batch_size * image.channels * image.height * image.width);
+  const auto pixels = static_cast<std::size_t>(config.batch_size * graph.input_shape().elements());
   steps.front().bytes -= pixels * (sizeof(float) - 1);
   const std::vector<std::vector<Launch>> launches = device->take_timed();
   StepModel model;

@@ -21,7 +21,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   ParameterArena arena =
       make_parameter_arena(device, graph, {.tail_size = options.tail_size, .units = options.units});
   WorkingParameters working(*device, arena, type);
-  InputQueue input(*device, graph.image().channels,
+  InputQueue input(*device, graph.input_shape()[0],
                    options.decodes ? std::make_unique<BatchDecoder>(*device) : nullptr);
   auto stopwatch = std::make_shared<DeviceStopwatch>(*device);
   return std::make_shared<EngineState>(

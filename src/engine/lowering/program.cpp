@@ -43,7 +43,7 @@ LossTerms terms_of(const Op& op, std::int64_t classes) {
 GraphLoss loss_of(const ProgramOptions& options, const Graph& own) {
   const Graph& graph = graph_of(options, own);
   const ValueId logits = graph.logits();
-  const std::int64_t classes = graph.nodes()[static_cast<std::size_t>(logits)].output[0];
+  const std::int64_t classes = graph.outputs();
   const Op& loss = graph.nodes().back().op;
   const bool substitutes = !options.training && !std::holds_alternative<SoftmaxCrossEntropy>(loss);
   return {.logits = logits,

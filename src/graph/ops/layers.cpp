@@ -5,14 +5,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep {
 
 OpDefinition Input::define(const OpInputs& in) const {
-  if (image.channels < 1 || image.height < 1 || image.width < 1 || in.classes < 1) {
-    fail(ExitStatus::usage, "{}: an input of {}x{}x{} and {} classes (all must be at least 1)",
-         in.graph, image.channels, image.height, image.width, in.classes);
+  if (shape.rank() == 0 || std::ranges::min(shape.extents()) < 1) {
+    fail(ExitStatus::usage, "{}: an input of {} (every extent must be at least 1)", in.graph,
+         to_string(shape));
   }
-  return {.output = {image.channels, image.height, image.width}};
+  return {.output = shape};
 }
 
 OpDefinition BatchNorm::define(const OpInputs& in) const {

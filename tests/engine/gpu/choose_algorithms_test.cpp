@@ -22,7 +22,7 @@ namespace {
 /// A first convolution of images, two convolutions of one shape, one of another shape, and one with
 /// groups.
 Graph network(std::int64_t stem_stride = 1) {
-  Graph graph("few shapes", {.channels = 3, .height = 8, .width = 8}, 5);
+  Graph graph("few shapes", {3, 8, 8});
   ValueId x = graph.conv2d(
       graph.input(),
       {.name = "stem", .out_channels = 12, .kernel = 3, .stride = stem_stride, .padding = 1});
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_request_contains_its_groups) {
 }
 
 BOOST_AUTO_TEST_CASE(groups_that_padding_would_mix_are_refused) {
-  Graph graph("groups of padded channels", {.channels = 8, .height = 4, .width = 4}, 5);
+  Graph graph("groups of padded channels", {8, 4, 4});
   graph.conv2d(0, {.name = "mixed", .out_channels = 20, .kernel = 1, .groups = 4});
 
   BOOST_CHECK_EXCEPTION((void)requests_of(graph, Precision::fp32, 2), Error, [](const Error& e) {

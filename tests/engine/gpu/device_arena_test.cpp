@@ -13,7 +13,7 @@ namespace {
 
 struct Fixture {
   std::shared_ptr<Device> device = make_host_device();
-  Graph graph{"two layers", {.channels = 3, .height = 8, .width = 8}, 5};
+  Graph graph{"two layers", {3, 8, 8}};
 
   Fixture() {
     const ValueId x =

@@ -46,7 +46,7 @@ struct Fixture {
   std::unique_ptr<Program> program;
 
   Fixture() {
-    Graph graph("linear", {.channels = 3, .height = 4, .width = 4}, 5);
+    Graph graph("linear", {3, 4, 4});
     graph.softmax_cross_entropy(
         graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = 5}), {});
     engine = make_device_engine(device, graph, {.units = {.rule = {.unit_of = {0, 0}}}});
@@ -152,8 +152,7 @@ struct Network {
                                                   : HostMemoryGuard::off)),
         engine(make_device_engine(device, graph,
                                   {.precision = options.precision, .records = options.records})),
-        images(static_cast<std::size_t>(2 * graph.image().channels * graph.image().height *
-                                        graph.image().width)) {
+        images(static_cast<std::size_t>(2 * graph.input_shape().elements())) {
     float at = 0;
     const auto fill = [&](std::span<float> values, float scale) {
       for (float& value : values) value = scale * std::sin(at += 1);
@@ -254,7 +253,7 @@ namespace {
 
 /// With a first convolution that reads gathered columns, groups, unpadded and padded channels.
 Graph network_of_all_convolutions() {
-  Graph graph("convolutions", {.channels = 3, .height = 12, .width = 12}, 5);
+  Graph graph("convolutions", {3, 12, 12});
   const auto norm = [&](ValueId x, const char* name) {
     return graph.batch_norm(x, {.name = name});
   };
@@ -312,7 +311,7 @@ BOOST_AUTO_TEST_CASE(buckets_do_not_change_the_bits_of_gradients) {
 }
 
 BOOST_AUTO_TEST_CASE(the_memory_plan_keeps_the_weight_gradients_of_a_bucket) {
-  Graph graph("mlp", {.channels = 8, .height = 1, .width = 1}, 8);
+  Graph graph("mlp", {8, 1, 1});
   ValueId x = graph.flatten(graph.input());
   for (const char* name : {"a", "b", "c"}) {
     x = graph.relu(graph.linear(x, {.name = name, .out_features = name[0] == 'c' ? 8 : 1024}));
@@ -348,7 +347,7 @@ std::vector<std::vector<float>> gradients_by_scale(Network& network, bool reads)
 }
 
 Graph linear_with(std::string_view loss) {
-  Graph graph("linear", {.channels = 3, .height = 4, .width = 4}, 5);
+  Graph graph("linear", {3, 4, 4});
   const ValueId logits =
       graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = 5});
   graph.append(make_loss(loss, logits, {}));

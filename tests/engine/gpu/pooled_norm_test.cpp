@@ -27,7 +27,7 @@ struct PooledGraph {
   bool frozen = false;          ///< the convolution before the norm and the norm's weight
 
   [[nodiscard]] Graph make() const {
-    Graph graph("pool", {.channels = 3, .height = 9, .width = 10}, 5);
+    Graph graph("pool", {3, 9, 10});
     ValueId x = graph.conv2d(graph.input(),
                              {.name = "conv1", .out_channels = 12, .kernel = 3, .padding = 1});
     const StochasticDepth drop{.probability = drop_probability, .block = 1};

@@ -15,7 +15,7 @@ ValueId residual_block(Graph& graph, ValueId x, const std::string& name, std::in
 }
 
 Graph own_model(const ModelOptions& options) {
-  Graph graph("own-model", options.image, options.classes);
+  Graph graph("own-model", options.image.shape());
   ValueId x =
       graph.conv2d(graph.input(), {.name = "stem", .out_channels = 16, .stride = 2, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "stem_bn"}));
