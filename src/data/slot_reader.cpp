@@ -57,8 +57,9 @@ void SlotReader::allocate(std::span<LoaderSlot> slots) {
 }
 
 Batch SlotReader::batch_of(LoaderSlot& slot, HostDecoding& host) const {
-  Batch batch{
-      .labels = slot.labels.data(), .size = slot.request->count, .mixes = slot.mixes.data()};
+  Batch batch{.targets = {.labels = slot.labels.data(), .mixes = slot.mixes.data()},
+              .size = slot.request->count,
+              .dropped = {.masks = slot.dropped.data()}};
   if (takes_pixels_) {
     batch.pixels = {.data = slot.pixels.data(),
                     .height = static_cast<std::int32_t>(stored_.height),
@@ -68,9 +69,8 @@ Batch SlotReader::batch_of(LoaderSlot& slot, HostDecoding& host) const {
                     .erased = slot.erased.data(),
                     .encoded = {.images = encodes_ ? slot.encoded.data() : nullptr, .host = &host}};
   } else {
-    batch.images = slot.images.data();
+    batch.values = slot.images.data();
   }
-  batch.dropped = slot.dropped.data();
   return batch;
 }
 

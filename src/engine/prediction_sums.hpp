@@ -15,7 +15,7 @@ struct PredictionSums {
   double exponentials;  ///< of the gaps
 
   LOCKSTEP_HOST_DEVICE void add(const LossRow& row, std::int64_t k, bool measures_confidence) {
-    const std::int32_t own = row.labels.heavier();
+    const std::int32_t own = row.target.heavier();
     label.add({.index = k, .logit = row.logits[k]}, {.index = own, .logit = row.logits[own]});
     if (measures_confidence) exponentials += std::exp(row.gap(k));
   }

@@ -111,7 +111,7 @@ BatchMetrics Evaluator::compute(Loader& loader, std::optional<LoadedBatch>& batc
   if (!has_batch && !options_.has_collectives) return {};
   program_->forward(has_batch ? batch->batch : blank_.of(1));
   if (has_batch) {
-    labels.assign(batch->batch.labels, batch->batch.labels + batch->batch.size);
+    labels.assign(batch->batch.targets.labels, batch->batch.targets.labels + batch->batch.size);
     // Loads the next batch while a device computes. The loader may reuse this one's memory.
     engine_.await_copy();
     keep(error, [&] { batch = load_next(loader); });

@@ -160,7 +160,7 @@ double TrainStep::lap_at_end(Current& current, const char* name) noexcept {
   return current.stopwatch.lap(name, options_.geometry.accumulate - 1);
 }
 
-/// The loaded batch, or blank images in its place.
+/// The loaded batch, or a blank one in its place.
 Batch TrainStep::batch_of(int micro) {
   if (batch_) return batch_->batch;
   return blank_.of(options_.geometry.micro_batch(micro).count);
@@ -234,7 +234,7 @@ bool TrainStep::reduce(Current& current) {
 }
 
 /// Queues the next step's first forward, if the engine queues its work. If it contains collectives,
-/// all ranks queue it whatever their loaders return; a rank without a batch queues blank images.
+/// all ranks queue it whatever their loaders return; a rank without a batch queues a blank one.
 void TrainStep::run_ahead(Current& current) {
   // A traced step must be complete when it ends, so nothing may be queued behind it.
   const bool traced = options_.trace != nullptr && options_.trace->recording();

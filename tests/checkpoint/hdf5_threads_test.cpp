@@ -164,7 +164,8 @@ BOOST_AUTO_TEST_CASE(one_thread_at_a_time_is_in_the_library_and_no_reader) {
   std::thread other(save, "step-2.h5");
   std::int64_t loaded = 0;
   while (const auto batch = loader->next()) {
-    for (std::int64_t i = 0; i < batch->batch.size; ++i) BOOST_TEST(batch->batch.labels[i] == 2);
+    for (std::int64_t i = 0; i < batch->batch.size; ++i)
+      BOOST_TEST(batch->batch.targets.labels[i] == 2);
     loaded += batch->batch.size;
   }
   saver.join();

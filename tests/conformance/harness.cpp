@@ -346,7 +346,7 @@ ConvolutionChoices all_winograd(const Graph& graph) {
 }
 
 EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)
-    : images_(problem.images.size()),
+    : values_(problem.images.size()),
       labels_(problem.labels.size()),
       mixes_(problem.mixes),
       dropped_(problem.dropped),
@@ -355,11 +355,11 @@ EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)
   const auto channels = static_cast<std::size_t>(input[0]);
   const std::size_t area = static_cast<std::size_t>(input.elements()) / channels;
   const bool nhwc = engine.input_format().layout == ImageLayout::nhwc;
-  for (std::size_t i = 0; i < images_.size(); ++i) {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
     const std::size_t n = i / (channels * area);
     const std::size_t c = i / area % channels;
     const std::size_t to = nhwc ? (n * area + i % area) * channels + c : i;
-    images_[to] = static_cast<float>(problem.images[i]);
+    values_[to] = static_cast<float>(problem.images[i]);
   }
   std::copy(problem.labels.begin(), problem.labels.end(), labels_.data());
 }
@@ -369,11 +369,10 @@ Batch EngineBatch::batch() const noexcept {
 }
 
 Batch EngineBatch::first(std::int64_t samples) const noexcept {
-  return {.images = images_.data(),
-          .labels = labels_.data(),
+  return {.values = values_.data(),
+          .targets = {.labels = labels_.data(), .mixes = mixes_.empty() ? nullptr : mixes_.data()},
           .size = samples,
-          .mixes = mixes_.empty() ? nullptr : mixes_.data(),
-          .dropped = dropped_.empty() ? nullptr : dropped_.data()};
+          .dropped = {.masks = dropped_.empty() ? nullptr : dropped_.data()}};
 }
 
 void load(Engine& engine, const oracle::State& state) {

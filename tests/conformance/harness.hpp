@@ -36,7 +36,7 @@ class EngineBatch final {
   [[nodiscard]] Batch first(std::int64_t samples) const noexcept;
 
  private:
-  AlignedBuffer<float> images_;
+  AlignedBuffer<float> values_;
   AlignedBuffer<std::int32_t> labels_;
   std::vector<ImageMix> mixes_;
   std::vector<std::uint64_t> dropped_;

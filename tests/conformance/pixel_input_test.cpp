@@ -68,9 +68,8 @@ class PixelsAndValues {
   }
 
   [[nodiscard]] Batch pixels(std::int64_t count) const {
-    return {.labels = labels_.data(),
+    return {.targets = targets(),
             .size = count,
-            .mixes = mixes_.data(),
             .pixels = {.data = pixels_.data(),
                        .height = height,
                        .width = width,
@@ -79,8 +78,7 @@ class PixelsAndValues {
                        .erased = erased_.data()}};
   }
   [[nodiscard]] Batch values(std::int64_t count) const {
-    return {
-        .images = images_.data(), .labels = labels_.data(), .size = count, .mixes = mixes_.data()};
+    return {.values = images_.data(), .targets = targets(), .size = count};
   }
   /// Overwrites the batch, as a loader does after its use.
   void overwrite() {
@@ -91,6 +89,9 @@ class PixelsAndValues {
   }
 
  private:
+  [[nodiscard]] Targets targets() const {
+    return {.labels = labels_.data(), .mixes = mixes_.data()};
+  }
   /// Returns a number from `least` to `most`.
   static std::int32_t draw(PhiloxStream& random, std::int64_t least, std::int64_t most) {
     return static_cast<std::int32_t>(

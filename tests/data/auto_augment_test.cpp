@@ -81,7 +81,7 @@ std::vector<float> load_all(const Dataset& dataset, const LoaderOptions& options
   std::vector<float> all;
   const auto loader = make_loader(dataset, options, plan);
   while (const auto loaded = loader->next()) {
-    const float* const images = loaded->batch.images;
+    const float* const images = loaded->batch.values;
     all.insert(all.end(), images, images + loaded->batch.size * image_values);
   }
   return all;

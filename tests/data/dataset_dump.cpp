@@ -91,7 +91,7 @@ void dump_crops(const Dataset& dataset, std::int64_t size, std::int64_t epochs) 
 void dump_values(const Dataset& dataset, std::int64_t size) {
   const auto loader = training_loader(dataset, size, 1, {});
   while (const auto loaded = loader->next()) {
-    std::fwrite(loaded->batch.images, sizeof(float), static_cast<std::size_t>(3 * size * size),
+    std::fwrite(loaded->batch.values, sizeof(float), static_cast<std::size_t>(3 * size * size),
                 stdout);
   }
 }

@@ -34,7 +34,7 @@ void dump(const std::string& directory, std::int64_t size, std::int64_t short_si
   std::vector<unsigned char> pixels(static_cast<std::size_t>(3 * size * size));
   while (const auto loaded = loader->next()) {
     for (std::size_t i = 0; i < pixels.size(); ++i) {
-      pixels[i] = static_cast<unsigned char>(std::lround(loaded->batch.images[i] * 255));
+      pixels[i] = static_cast<unsigned char>(std::lround(loaded->batch.values[i] * 255));
     }
     std::fwrite(pixels.data(), 1, pixels.size(), stdout);
   }

@@ -89,15 +89,15 @@ AllBatches load_all(Loader& loader, std::int64_t image_floats) {
   while (const auto loaded = loader.next()) {
     const Batch& batch = loaded->batch;
     BOOST_REQUIRE_EQUAL(batch.size, loaded->request.count);
-    BOOST_REQUIRE_EQUAL(reinterpret_cast<std::uintptr_t>(batch.images) % 64, 0u);
-    all.images.insert(all.images.end(), batch.images, batch.images + batch.size * image_floats);
-    all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
-    for (std::int64_t i = 0; batch.mixes != nullptr && i < batch.size; ++i) {
-      all.mixes.push_back(batch.mixes[i]);
+    BOOST_REQUIRE_EQUAL(reinterpret_cast<std::uintptr_t>(batch.values) % 64, 0u);
+    all.images.insert(all.images.end(), batch.values, batch.values + batch.size * image_floats);
+    all.labels.insert(all.labels.end(), batch.targets.labels, batch.targets.labels + batch.size);
+    for (std::int64_t i = 0; batch.targets.mixes != nullptr && i < batch.size; ++i) {
+      all.mixes.push_back(batch.targets.mixes[i]);
       all.mixes.back().partner += static_cast<std::int32_t>(loaded->request.first);
     }
-    if (batch.dropped != nullptr) {
-      all.dropped.insert(all.dropped.end(), batch.dropped, batch.dropped + batch.size);
+    if (batch.dropped.masks != nullptr) {
+      all.dropped.insert(all.dropped.end(), batch.dropped.masks, batch.dropped.masks + batch.size);
     }
     all.requests.push_back(loaded->request);
   }
@@ -273,12 +273,12 @@ BOOST_AUTO_TEST_CASE(slices_that_separate_pairs_are_mixed_as_the_whole_batch) {
         });
     const auto loaded = loader->next();
     const Batch& batch = loaded->batch;
-    all.images.insert(all.images.end(), batch.images, batch.images + batch.size * 90);
-    all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
+    all.images.insert(all.images.end(), batch.values, batch.values + batch.size * 90);
+    all.labels.insert(all.labels.end(), batch.targets.labels, batch.targets.labels + batch.size);
     for (std::int64_t i = 0; i < batch.size; ++i) {
-      all.mixes.push_back(batch.mixes[i]);
+      all.mixes.push_back(batch.targets.mixes[i]);
       all.mixes.back().partner = 0;
-      all.partners.push_back(batch.labels[batch.mixes[i].partner]);
+      all.partners.push_back(batch.targets.labels[batch.targets.mixes[i].partner]);
     }
   };
   for (const std::int64_t repeats : {1, 2}) {
@@ -460,9 +460,9 @@ BOOST_AUTO_TEST_CASE(a_returned_batch_is_not_touched_until_the_next_call) {
   const auto loader = make_loader(*fixture.dataset, options, plan_of(3));
 
   while (const auto loaded = loader->next()) {
-    const std::vector<float> before(loaded->batch.images, loaded->batch.images + 90);
+    const std::vector<float> before(loaded->batch.values, loaded->batch.values + 90);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    BOOST_TEST(std::equal(before.begin(), before.end(), loaded->batch.images));
+    BOOST_TEST(std::equal(before.begin(), before.end(), loaded->batch.values));
   }
 }
 

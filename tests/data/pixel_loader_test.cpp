@@ -55,9 +55,9 @@ void append(const Batch& batch, AllBatches& all) {
   const std::int64_t size = network.channels * network.height * network.width;
   const std::size_t before = all.values.size();
   all.values.resize(before + static_cast<std::size_t>(batch.size * size));
-  all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
-  if (batch.images != nullptr) {
-    std::copy_n(batch.images, batch.size * size, all.values.data() + before);
+  all.labels.insert(all.labels.end(), batch.targets.labels, batch.targets.labels + batch.size);
+  if (batch.values != nullptr) {
+    std::copy_n(batch.values, batch.size * size, all.values.data() + before);
     return;
   }
   // Computes the values as an engine does, padded to four channels.
@@ -79,7 +79,7 @@ void append(const Batch& batch, AllBatches& all) {
                    .count = batch.size,
                    .workspace = workspace.data(),
                    .erased = batch.pixels.erased,
-                   .mixes = batch.mixes},
+                   .mixes = batch.targets.mixes},
                   padded.data());
   float* out = all.values.data() + before;
   for (const PaddedPixel& pixel : padded) out = std::copy_n(pixel.values, 3, out);
@@ -209,8 +209,8 @@ BOOST_AUTO_TEST_CASE(a_batch_of_pixels_is_in_the_engines_memory_and_is_small) {
   const auto loaded = loader->next();
 
   BOOST_REQUIRE(loaded.has_value());
-  BOOST_TEST(loaded->batch.images == nullptr);
-  BOOST_TEST(memory.owns(loaded->batch.labels));
+  BOOST_TEST(loaded->batch.values == nullptr);
+  BOOST_TEST(memory.owns(loaded->batch.targets.labels));
   BOOST_TEST(memory.owns(loaded->batch.pixels.data));
   BOOST_TEST(memory.owns(loaded->batch.pixels.cuts));
   BOOST_TEST(memory.owns(loaded->batch.pixels.values));

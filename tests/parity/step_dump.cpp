@@ -117,11 +117,12 @@ int main(int argc, char** argv) {
 
   const h5::File output = h5::create_file(argv[3]);
   for (int step = 1; step <= std::atoi(argv[4]); ++step) {
-    program->forward({.images = images.data(),
-                      .labels = input.labels.data(),
-                      .size = static_cast<std::int64_t>(batch_size),
-                      .mixes = input.mixes.empty() ? nullptr : input.mixes.data(),
-                      .dropped = input.dropped.empty() ? nullptr : input.dropped.data()});
+    program->forward(
+        {.values = images.data(),
+         .targets = {.labels = input.labels.data(),
+                     .mixes = input.mixes.empty() ? nullptr : input.mixes.data()},
+         .size = static_cast<std::int64_t>(batch_size),
+         .dropped = {.masks = input.dropped.empty() ? nullptr : input.dropped.data()}});
     const BatchMetrics metrics = program->metrics();
     const auto tail_values = engine->gradients().subspan(engine->layout().size());
     tail.clear(tail_values);

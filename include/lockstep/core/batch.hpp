@@ -1,9 +1,10 @@
 #pragma once
 
+#include "lockstep/core/dropped_blocks.hpp"
 #include "lockstep/core/encoded_images.hpp"
 #include "lockstep/core/host_memory.hpp"
-#include "lockstep/core/image_mix.hpp"
 #include "lockstep/core/pixel_cut.hpp"
+#include "lockstep/core/targets.hpp"
 
 #include <cstdint>
 
@@ -16,7 +17,7 @@ enum class ImageContent { values, pixels };
 struct InputFormat {
   ImageLayout layout = ImageLayout::nchw;
   ImageContent content = ImageContent::values;
-  HostMemory* memory = nullptr;        ///< memory for pixels and labels; null: any memory
+  HostMemory* memory = nullptr;        ///< memory for pixels and targets; null: any memory
   DeviceDecoding* decoding = nullptr;  ///< of JPEG files to RGB pixels; null: the loader decodes
 };
 
@@ -32,18 +33,16 @@ struct PixelImages {
   EncodedImages encoded = {};        ///< images that the engine decodes
 };
 
-/// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
-/// layout), or pixels if the engine takes pixels, and labels (N,). Aligned to 64 bytes. Must stay
-/// alive until the program's metrics() are available, or Engine::await_copy() has returned.
+/// One micro-batch in host memory, in the engine's input format: fp32 values (N, ...; of images
+/// N, C, H, W in that layout), or pixels if the engine takes pixels, and targets. Aligned to 64
+/// bytes. Must stay alive until the program's metrics() are available, or Engine::await_copy() has
+/// returned.
 struct Batch {
-  const float* images = nullptr;
-  const std::int32_t* labels = nullptr;
+  const float* values = nullptr;
+  Targets targets = {};
   std::int64_t size = 0;
-  /// (N,), null: no sample is mixed. Values are mixed already; the engine mixes pixels and targets.
-  const ImageMix* mixes = nullptr;
   PixelImages pixels = {};
-  /// (N,), bit b: training drops block b of the sample (stochastic depth); null: none.
-  const std::uint64_t* dropped = nullptr;
+  DroppedBlocks dropped = {};
 };
 
 }  // namespace lockstep

@@ -25,11 +25,11 @@ struct Conv2dOptions {
 };
 /// Stochastic depth of a residual branch, torchvision's mode "row": in training, the branch is 0
 /// for the samples of a batch that drop `block`, and divided by 1 - probability for the others.
-/// `Batch::dropped` says which samples drop it. Source: G. Huang et al., "Deep networks with
+/// DroppedBlocks says which samples drop it. Source: G. Huang et al., "Deep networks with
 /// stochastic depth", 2016.
 struct StochasticDepth {
   double probability = 0;  ///< 0: none
-  int block = 0;           ///< bit of Batch::dropped; below max_dropped_blocks
+  int block = 0;           ///< bit of DroppedBlocks::masks; below max_dropped_blocks
   /// The factor on the branch of samples that do not drop it.
   [[nodiscard]] float scale() const noexcept { return static_cast<float>(1 / (1 - probability)); }
 };

@@ -15,14 +15,14 @@ class BlankBatch final {
  public:
   BlankBatch() = default;
   BlankBatch(const Shape& input, std::int64_t largest)
-      : images_(static_cast<std::size_t>(largest * input.elements())),
+      : values_(static_cast<std::size_t>(largest * input.elements())),
         labels_(static_cast<std::size_t>(largest)) {}
   [[nodiscard]] Batch of(std::int64_t size) const noexcept {
-    return {.images = images_.data(), .labels = labels_.data(), .size = size};
+    return {.values = values_.data(), .targets = {.labels = labels_.data()}, .size = size};
   }
 
  private:
-  AlignedBuffer<float> images_;
+  AlignedBuffer<float> values_;
   AlignedBuffer<std::int32_t> labels_;
 };
 

@@ -42,7 +42,7 @@ BatchNormState::BatchNormState(const Desc& desc, const Options& options,
 void BatchNormState::set_row_factors() {
   const auto samples = static_cast<std::size_t>(options_.samples);
   const std::size_t pixels = row_factors_.size() / samples;
-  const DroppedBlocks& dropped = options_.labels->dropped;
+  const DroppedBlocks& dropped = *options_.dropped;
   for (std::size_t n = 0; n < samples && pixels > 0; ++n) {
     const bool drops = dropped.drops(static_cast<std::int64_t>(n), options_.drop.block);
     std::fill_n(row_factors_.data() + n * pixels, pixels, drops ? 0.0F : options_.drop.scale());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../batch_labels.hpp"
+#include "lockstep/core/dropped_blocks.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 #include "lockstep/graph/ops.hpp"
 #include "norm_passes.hpp"
@@ -26,11 +26,11 @@ class BatchNormState final {
     StatisticId mean;
     StatisticId variance;
     int threads;
-    SumOverRanks sum;                     ///< empty: over this rank's samples
-    bool is_fixed = false;                ///< running statistics, also in training
-    StochasticDepth drop = {};            ///< in training
-    std::int64_t samples = 0;             ///< of a batch
-    const BatchLabels* labels = nullptr;  ///< of the batch that forward computes
+    SumOverRanks sum;                        ///< empty: over this rank's samples
+    bool is_fixed = false;                   ///< running statistics, also in training
+    StochasticDepth drop = {};               ///< in training
+    std::int64_t samples = 0;                ///< of a batch
+    const DroppedBlocks* dropped = nullptr;  ///< by the batch that forward computes
   };
   BatchNormState(const Desc& desc, const Options& options, StatisticsBlock& statistics);
 

@@ -36,11 +36,11 @@ void CpuProgram::lower_all() {
   const StepGraph steps =
       make_steps(state_->graph, options_, state_->arena,
                  {.fusions = cpu_fusions, .recomputes = state_->recomputes, .awaits_units = true});
-  ProgramBuilder builder(*state_, statistics_, call_.labels, steps, options_);
+  ProgramBuilder builder(*state_, statistics_, call_.dropped, steps, options_);
 
-  // Always a copy: a batch is only valid during forward, and backward may need the images.
+  // Always a copy: a batch is only valid during forward, and backward may need the input.
   const Tensor source = builder.fixed(plain(builder.batch_shape(graph.input())), nullptr);
-  images_ = source.memory;
+  input_ = source.memory;
   const Tensor input =
       builder.make(plain(builder.batch_shape(graph.input()), builder.activations()));
   builder.emit_copy("input images", source, input);
@@ -58,7 +58,7 @@ void CpuProgram::lower_all() {
                   const Tensor logits =
                       builder.in_format(builder.value(op.inputs[0]), logits_desc, "logits");
                   builder.emit("loss", logits, [this](void* values) {
-                    loss_.forward(static_cast<const float*>(values), call_.labels, call_.samples);
+                    loss_.forward(static_cast<const float*>(values), call_.targets, call_.samples);
                   });
                   if (!options_.training) return;
                   builder.emit("statistics to the host", {}, [this](void*) {
@@ -82,15 +82,15 @@ void CpuProgram::lower_all() {
 void CpuProgram::take(const Batch& batch) {
   require_batch(options_, batch.size);
   omp_set_num_threads(state_->threads);  // per calling thread
-  // The C function returns a status instead of throwing. The primitive only reads the images.
+  // The C function returns a status instead of throwing. The primitive only reads the values.
   const dnnl_status_t status =
-      dnnl_memory_set_data_handle(images_.get(), const_cast<float*>(batch.images));
+      dnnl_memory_set_data_handle(input_.get(), const_cast<float*>(batch.values));
   if (status != dnnl_success) {
     fail(ExitStatus::internal, "oneDNN failed to take the input images (status {})",
          static_cast<int>(status));
   }
-  call_.labels = {
-      .labels = batch.labels, .mixes = batch.mixes, .dropped = {.masks = batch.dropped}};
+  call_.targets = batch.targets;
+  call_.dropped = batch.dropped;
   call_.samples = batch.size;
 }
 

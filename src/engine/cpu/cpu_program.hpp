@@ -41,7 +41,8 @@ class CpuProgram final : public Program {
 
   /// What a call passes to steps.
   struct Call {
-    BatchLabels labels;
+    Targets targets;
+    DroppedBlocks dropped;
     std::int64_t samples = 0;
     float loss_scale = 1.0F;
   };
@@ -52,7 +53,7 @@ class CpuProgram final : public Program {
   Call call_;
   Loss loss_;
   StatisticsBlock statistics_;
-  dnnl::memory images_;  // the caller's, set in each call
+  dnnl::memory input_;  // the caller's, set in each call
   std::vector<ListedStep> forward_;
   std::vector<ListedStep> backward_;
   PlacedBuffers buffers_;

@@ -23,10 +23,10 @@ Loss::Loss(const GraphLoss& loss, std::int64_t batch_size)
       losses_(size_of(batch_size)),
       predictions_(size_of(batch_size)) {}
 
-void Loss::forward(const float* logits, const BatchLabels& labels, std::int64_t samples) {
+void Loss::forward(const float* logits, const Targets& targets, std::int64_t samples) {
   std::copy_n(logits, logits_.size(), logits_.data());
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    targets_[size_of(sample)] = labels.target(sample);
+    targets_[size_of(sample)] = targets.target(sample);
   }
   samples_ = samples;
   std::visit(
@@ -41,13 +41,13 @@ LossRow Loss::row_of(std::int64_t sample) const {
   const float* row = logits_.data() + sample * loss_.classes;
   return {.logits = row,
           .largest = *std::max_element(row, row + loss_.classes),
-          .labels = targets_[size_of(sample)]};
+          .target = targets_[size_of(sample)]};
 }
 
 template <typename Terms>
 void Loss::forward_sample(const Terms& terms, std::int64_t sample) {
   const LossRow row = row_of(sample);
-  assert(row.labels.label >= 0 && row.labels.label < loss_.classes);
+  assert(row.target.label >= 0 && row.target.label < loss_.classes);
   typename Terms::Sums sums{};
   for (std::int64_t k = 0; k < loss_.classes; ++k) terms.add(sums, row, k);
   PredictionSums prediction{};

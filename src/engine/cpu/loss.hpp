@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../batch_labels.hpp"
 #include "../lowering/program.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/program.hpp"
@@ -17,7 +16,7 @@ class Loss final {
 
   /// Keeps the logits (N, K) for backward; computes each sample's loss and prediction below
   /// `samples`.
-  void forward(const float* logits, const BatchLabels& labels, std::int64_t samples);
+  void forward(const float* logits, const Targets& targets, std::int64_t samples);
   /// Writes d(scale * sum of losses) / d(logits), (N, K).
   void backward(float scale, float* gradient) const;
 

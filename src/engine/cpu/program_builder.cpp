@@ -6,13 +6,13 @@
 namespace lockstep::cpu {
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
-                               const BatchLabels& labels, const StepGraph& steps,
+                               const DroppedBlocks& dropped, const StepGraph& steps,
                                const ProgramOptions& options)
     : GraphBuilder({.graph = graph_of(options, state.graph), .steps = steps, .arena = state.arena},
                    options),
       state_(state),
       statistics_(statistics),
-      labels_(labels) {}
+      dropped_(dropped) {}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;

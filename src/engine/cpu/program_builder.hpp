@@ -1,9 +1,9 @@
 #pragma once
 
-#include "../batch_labels.hpp"
 #include "../lowering/graph_builder.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
+#include "lockstep/core/dropped_blocks.hpp"
 #include "statistics.hpp"
 #include "step.hpp"
 
@@ -50,13 +50,13 @@ struct GradOutput {
 /// tensor, and inserts reorders between formats.
 class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
  public:
-  /// `labels`: of the batch that forward computes.
-  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const BatchLabels& labels,
+  /// `dropped`: by the batch that forward computes.
+  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const DroppedBlocks& dropped,
                  const StepGraph& steps, const ProgramOptions& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
-  [[nodiscard]] const BatchLabels& labels() const noexcept { return labels_; }
+  [[nodiscard]] const DroppedBlocks& dropped() const noexcept { return dropped_; }
   [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
@@ -144,7 +144,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
 
   EngineState& state_;
   StatisticsBlock& statistics_;
-  const BatchLabels& labels_;
+  const DroppedBlocks& dropped_;
   PlacedBuffers placed_;
 };
 

@@ -36,6 +36,8 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOp
       graph_loss_(loss_of(options, state_->graph)),
       statistics_(*state_->device, graph_of(options, state_->graph), options.batch_size),
       loss_(*state_->device, loss_extent(graph_loss_, options.batch_size)),
+      targets_(*state_->device, static_cast<std::size_t>(options.batch_size)),
+      dropped_(*state_->device, static_cast<std::size_t>(options.batch_size)),
       fetched_(state_->device->make_event()) {
   lower_all();
   if (state_->activations.size() < lists_.plan.total_bytes) {
@@ -66,18 +68,19 @@ void DeviceProgram::lower_all() {
   ProgramBuilder builder(*state_, statistics_, steps, options_);
   const DataType type = state_->type;
 
-  image_ = builder.extent(graph.input()).image();
-  image_bytes_ =
-      static_cast<std::size_t>(image_.batch * image_.height * image_.width * image_.channels) *
-      sizeof(float);
-  images_ = builder.make(image_bytes_);
+  input_extent_ = builder.extent(graph.input()).image();
+  value_bytes_ = static_cast<std::size_t>(input_extent_.batch * input_extent_.height *
+                                          input_extent_.width * input_extent_.channels) *
+                 sizeof(float);
+  values_ = builder.make(value_bytes_);
   const Tensor input = builder.make_like(graph.input());
-  builder.emit("input images", {images_, input}, [this, input, type](const LaunchContext& context) {
+  builder.emit("input images", {values_, input}, [this, input, type](const LaunchContext& context) {
     if (context.stored != nullptr) {
-      cut_images(context.stream(), type, image_, *context.stored, context.at(input));
+      cut_images(context.stream(), type, input_extent_, *context.stored, context.at(input));
       state_->input.release();
     } else {
-      pack_images(context.stream(), type, image_, context.as<float>(images_), context.at(input));
+      pack_images(context.stream(), type, input_extent_, context.as<float>(values_),
+                  context.at(input));
     }
   });
   builder.set_value(graph.input(), input);
@@ -94,7 +97,7 @@ void DeviceProgram::lower_all() {
                                           loss_forward(context.stream(), logits_type,
                                                        loss_.extent(), graph_loss_.terms,
                                                        {.logits = context.at(logits),
-                                                        .labels = context.labels,
+                                                        .targets = context.targets,
                                                         .samples = context.samples},
                                                        loss_.outputs());
                                           loss_.fetch(context.device);
@@ -109,7 +112,7 @@ void DeviceProgram::lower_all() {
                                         [this, gradient, type](const LaunchContext& context) {
                                           loss_backward(context.stream(), type, loss_.extent(),
                                                         graph_loss_.terms, loss_.outputs(),
-                                                        context.labels, loss_.scale(),
+                                                        context.targets, loss_.scale(),
                                                         context.at(gradient));
                                         });
                            builder.set_value(*op.output, gradient);
@@ -124,7 +127,8 @@ LaunchContext DeviceProgram::launch_context(const BackwardOptions& options) {
   return {.device = *state_->device,
           .base = state_->activations.data(),
           .offsets = lists_.plan.offsets,
-          .labels = loss_.labels(),
+          .targets = targets_.get(),
+          .dropped = {.masks = dropped_.data()},
           .stored = nullptr,
           .samples = samples_,
           // Gradients that are not held accumulate where they are reduced.
@@ -138,18 +142,20 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
   samples_ = batch.size;
   state_->computed_by = this;
   Device& device = *state_->device;
+  const bool on_device = batch.pixels.data != nullptr;
+  if (on_device) input_ = state_->input.take(batch, input_extent_);
+  const auto copy = [&](void* to, const void* from, std::size_t bytes) {
+    on_device ? device.copy_on_device(to, from, bytes) : device.copy_to_device(to, from, bytes);
+  };
+  const auto samples = static_cast<std::size_t>(batch.size);
+  targets_.load(on_device ? input_.targets : batch.targets, samples, copy);
+  dropped_.load((on_device ? input_.dropped : batch.dropped).masks, samples, copy);
   LaunchContext context = launch_context({});
-  if (batch.pixels.data != nullptr) {
-    input_ = state_->input.take(batch, image_);
+  if (on_device) {
     context.stored = &input_.images;
-    loss_.load_labels(device, input_.labels, batch.size, MemoryPlace::device);
   } else {
-    device.copy_to_device(context.at(images_), batch.images, image_bytes_);
-    loss_.load_labels(
-        device, {.labels = batch.labels, .mixes = batch.mixes, .dropped = {.masks = batch.dropped}},
-        batch.size, MemoryPlace::host);
+    device.copy_to_device(context.at(values_), batch.values, value_bytes_);
   }
-  context.labels = loss_.labels();
   return context;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../lowering/program.hpp"
+#include "device_targets.hpp"
 #include "lockstep/engine/program.hpp"
 #include "loss_block.hpp"
 #include "program_builder.hpp"
@@ -35,7 +36,7 @@ class DeviceProgram final : public Program {
 
  private:
   void lower_all();
-  /// Queues the copies of the batch's images and labels.
+  /// Queues the copies of the batch.
   [[nodiscard]] LaunchContext take(const Batch& batch);
   [[nodiscard]] LaunchContext launch_context(const BackwardOptions& options);
   /// Null if no times are wanted now.
@@ -50,10 +51,12 @@ class DeviceProgram final : public Program {
   GraphLoss graph_loss_;
   StatisticsBlock statistics_;
   LossBlock loss_;
+  DeviceTargets targets_;                ///< of the last forward
+  SampleValues<std::uint64_t> dropped_;  ///< blocks, by the last forward
   ProgramBuilder::Program lists_;
-  Tensor images_;
-  ImageExtent image_{};
-  std::size_t image_bytes_ = 0;
+  Tensor values_;  ///< fp32 values of the input
+  ImageExtent input_extent_{};
+  std::size_t value_bytes_ = 0;
   std::optional<RecordedSteps> forward_;  ///< lists_.forward without the input's step
   std::optional<RecordedSteps> backward_;
   DeviceBatch input_ = {};          ///< of the last forward, if its batch was pixels

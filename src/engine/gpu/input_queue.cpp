@@ -17,16 +17,15 @@ InputQueue::InputQueue(Device& device, std::int64_t channels, std::unique_ptr<Ba
 }
 
 void InputQueue::grow(Slot& slot, std::size_t pixels, std::size_t images) {
-  if (slot.pixels.size() >= pixels && slot.labels.size() >= images) return;
+  if (slot.pixels.size() >= pixels && slot.cuts.size() >= images) return;
   device_.synchronize();  // no work may use the old buffers
   slot.pixels = {};
   slot.pixels = DeviceArray<std::uint8_t>(device_, pixels);
   slot.cuts = DeviceArray<PixelCut>(device_, images);
   slot.values = DeviceArray<float>(device_, channels_ * 256);
-  slot.erased = DeviceArray<PixelBox>(device_, images);
-  slot.labels = DeviceArray<std::int32_t>(device_, images);
-  slot.mixes = DeviceArray<ImageMix>(device_, images);
-  slot.dropped = DeviceArray<std::uint64_t>(device_, images);
+  slot.erased = SampleValues<PixelBox>(device_, images);
+  slot.targets = DeviceTargets(device_, images);
+  slot.dropped = SampleValues<std::uint64_t>(device_, images);
 }
 
 InputQueue::Slot* InputQueue::find(const std::uint8_t* from) noexcept {
@@ -55,16 +54,12 @@ void InputQueue::begin(const Batch& batch) {
   }
   device_.transfer_to_device(slot->cuts.data(), images.cuts, count * sizeof(PixelCut));
   device_.transfer_to_device(slot->values.data(), images.values, slot->values.bytes());
-  device_.transfer_to_device(slot->labels.data(), batch.labels, count * sizeof(std::int32_t));
-  if (images.erased != nullptr) {
-    device_.transfer_to_device(slot->erased.data(), images.erased, count * sizeof(PixelBox));
-  }
-  if (batch.mixes != nullptr) {
-    device_.transfer_to_device(slot->mixes.data(), batch.mixes, count * sizeof(ImageMix));
-  }
-  if (batch.dropped != nullptr) {
-    device_.transfer_to_device(slot->dropped.data(), batch.dropped, count * sizeof(std::uint64_t));
-  }
+  const auto transfer = [this](void* to, const void* from, std::size_t size) {
+    device_.transfer_to_device(to, from, size);
+  };
+  slot->erased.load(images.erased, count, transfer);
+  slot->targets.load(batch.targets, count, transfer);
+  slot->dropped.load(batch.dropped.masks, count, transfer);
   device_.mark(*slot->arrived, Device::Queue::transfers);
   slot->from = images.data;
 }
@@ -108,20 +103,18 @@ DeviceBatch InputQueue::take(const Batch& batch, const ImageExtent& extent) {
   device_.queue_wait(Device::Queue::work, *slot.arrived);
   slot.from = nullptr;
   taken_ = &slot;
-  const ImageMix* const mixes = batch.mixes != nullptr ? slot.mixes.data() : nullptr;
-  return {
-      .images = {.data = slot.pixels.data(),
-                 .height = batch.pixels.height,
-                 .width = batch.pixels.width,
-                 .cuts = slot.cuts.data(),
-                 .values = slot.values.data(),
-                 .count = batch.size,
-                 .workspace = workspace_.data(),
-                 .erased = batch.pixels.erased != nullptr ? slot.erased.data() : nullptr,
-                 .mixes = mixes},
-      .labels = {.labels = slot.labels.data(),
-                 .mixes = mixes,
-                 .dropped = {.masks = batch.dropped != nullptr ? slot.dropped.data() : nullptr}}};
+  const Targets targets = slot.targets.get();
+  return {.images = {.data = slot.pixels.data(),
+                     .height = batch.pixels.height,
+                     .width = batch.pixels.width,
+                     .cuts = slot.cuts.data(),
+                     .values = slot.values.data(),
+                     .count = batch.size,
+                     .workspace = workspace_.data(),
+                     .erased = slot.erased.data(),
+                     .mixes = targets.mixes},
+          .targets = targets,
+          .dropped = {.masks = slot.dropped.data()}};
 }
 
 void InputQueue::release() {

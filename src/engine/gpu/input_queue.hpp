@@ -2,6 +2,7 @@
 
 #include "batch_decoder.hpp"
 #include "device.hpp"
+#include "device_targets.hpp"
 #include "lockstep/core/batch.hpp"
 
 #include <array>
@@ -15,7 +16,8 @@ namespace lockstep::gpu {
 /// A batch of pixels on the device.
 struct DeviceBatch {
   StoredImages images;
-  BatchLabels labels;
+  Targets targets;
+  DroppedBlocks dropped;
 };
 
 /// Copies batches of pixels to the device concurrently with its work: the next batch is copied
@@ -48,10 +50,9 @@ class InputQueue final {
     DeviceArray<std::uint8_t> pixels;
     DeviceArray<PixelCut> cuts;
     DeviceArray<float> values;
-    DeviceArray<PixelBox> erased;
-    DeviceArray<std::int32_t> labels;
-    DeviceArray<ImageMix> mixes;
-    DeviceArray<std::uint64_t> dropped;
+    SampleValues<PixelBox> erased;
+    DeviceTargets targets;
+    SampleValues<std::uint64_t> dropped;
     std::unique_ptr<Event> arrived;
     std::unique_ptr<Event> read;
     const std::uint8_t* from = nullptr;  ///< the host's pixels being copied; null: none

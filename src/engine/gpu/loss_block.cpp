@@ -11,9 +11,6 @@ LossBlock::LossBlock(DeviceAllocator& memory, const LossExtent& extent)
       kept_(memory, static_cast<std::size_t>(extent.batch)),
       losses_(memory, kept_.size()),
       predictions_(memory, kept_.size()),
-      labels_(memory, kept_.size()),
-      mixes_(memory, kept_.size()),
-      dropped_(memory, kept_.size()),
       host_losses_(memory, kept_.size(), MemoryPlace::host),
       host_predictions_(memory, kept_.size(), MemoryPlace::host),
       host_logits_(memory, logits_.size(), MemoryPlace::host) {}
@@ -23,14 +20,6 @@ LossOutputs LossBlock::outputs() const noexcept {
           .kept = kept_.data(),
           .losses = losses_.data(),
           .predictions = predictions_.data()};
-}
-
-void LossBlock::load_labels(DeviceQueues& device, const BatchLabels& labels, std::int64_t samples,
-                            MemoryPlace place) {
-  const auto count = static_cast<std::size_t>(samples);
-  labels_.load(device, labels.labels, count, place);
-  mixes_.load(device, labels.mixes, count, place);
-  dropped_.load(device, labels.dropped.masks, count, place);
 }
 
 void LossBlock::set_scale(DeviceQueues& device, float scale) {

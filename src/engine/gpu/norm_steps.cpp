@@ -18,7 +18,7 @@ SampleDrop drop_of(const ProgramBuilder& builder, const Node& node) {
 
 Normalization NormOperands::at(const LaunchContext& context) const {
   SampleDrop of_batch = drop;
-  of_batch.dropped = context.labels.dropped;
+  of_batch.dropped = context.dropped;
   return {.mean = mean,
           .inverse_deviation = inverse_deviation,
           .weight = context.as<const float>(weight),

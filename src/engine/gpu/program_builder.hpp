@@ -34,7 +34,8 @@ struct LaunchContext {
   DeviceQueues& device;
   std::byte* base;
   const std::vector<std::size_t>& offsets;
-  BatchLabels labels;          ///< on the device
+  Targets targets;             ///< on the device
+  DroppedBlocks dropped;       ///< on the device
   const StoredImages* stored;  ///< on the device; null: the batch is fp32 values
   std::int64_t samples;
   bool accumulate;
@@ -97,7 +98,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] DataType type() const noexcept { return state_.type; }
   [[nodiscard]] Extent extent(ValueId id) const;
-  [[nodiscard]] ValueId images() const noexcept { return graph().input(); }
+  [[nodiscard]] ValueId input() const noexcept { return graph().input(); }
   [[nodiscard]] bool needs_gradient(ValueId id) const { return needs_gradient_[at(id)]; }
 
   // Tensors.

@@ -49,8 +49,8 @@ void RecordedSteps::run(const LaunchContext& context, UnitExchange* exchange,
                         const StepTiming& timing) {
   if (!records_ || timing.timeline != nullptr) return run_singly(context, exchange, timing);
   const Arguments arguments{.base = context.base,
-                            .mixes = context.labels.mixes,
-                            .dropped = context.labels.dropped.masks,
+                            .targets = context.targets,
+                            .dropped = context.dropped,
                             .samples = context.samples,
                             .accumulate = context.accumulate,
                             .reduces = context.reduces};

@@ -45,8 +45,8 @@ class RecordedSteps final {
   /// All that a step may depend on.
   struct Arguments {
     const std::byte* base;
-    const ImageMix* mixes;
-    const std::uint64_t* dropped;
+    Targets targets;
+    DroppedBlocks dropped;
     std::int64_t samples;
     bool accumulate;
     bool reduces;

@@ -22,7 +22,7 @@ struct BinaryCrossEntropyTerms {
     const auto logit = static_cast<double>(row.logits[k]);
     const double size = logit < 0 ? -logit : logit;
     sums.terms +=
-        (logit < 0 ? 0.0 : logit) - logit * targets.of(row.labels, k) + std::log1p(std::exp(-size));
+        (logit < 0 ? 0.0 : logit) - logit * targets.of(row.target, k) + std::log1p(std::exp(-size));
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE double loss(const Sums& sums, const LossRow&) const {
     return sums.terms / static_cast<double>(targets.classes);

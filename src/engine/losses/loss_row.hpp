@@ -1,7 +1,6 @@
 #pragma once
 
-#include "../batch_labels.hpp"
-#include "lockstep/core/host_device.hpp"
+#include "lockstep/core/targets.hpp"
 
 #include <cstdint>
 
@@ -15,8 +14,8 @@ struct LossTargets {
   double threshold;      ///< 0: none
   double share_of_each;  ///< of every class, by smoothing
 
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE double of(const SampleTarget& labels, std::int64_t k) const {
-    const double smoothed = share_of_each + (1 - label_smoothing) * labels.share(k);
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE double of(const SampleTarget& target, std::int64_t k) const {
+    const double smoothed = share_of_each + (1 - label_smoothing) * target.share(k);
     if (threshold == 0) return smoothed;
     return smoothed > threshold ? 1.0 : 0.0;
   }
@@ -34,7 +33,7 @@ struct LossTargets {
 struct LossRow {
   const float* logits;  ///< (K,)
   float largest;        ///< of the logits
-  SampleTarget labels;
+  SampleTarget target;
 
   /// A logit's distance from the largest.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE double gap(std::int64_t k) const {

@@ -17,7 +17,7 @@ struct MeanSquaredErrorTerms {
   LossTargets targets;
 
   LOCKSTEP_HOST_DEVICE void add(Sums& sums, const LossRow& row, std::int64_t k) const {
-    const double difference = static_cast<double>(row.logits[k]) - targets.of(row.labels, k);
+    const double difference = static_cast<double>(row.logits[k]) - targets.of(row.target, k);
     sums.squares += difference * difference;
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE double loss(const Sums& sums, const LossRow&) const {

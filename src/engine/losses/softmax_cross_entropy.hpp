@@ -29,7 +29,7 @@ struct SoftmaxCrossEntropyTerms {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE double loss(const Sums& sums, const LossRow& row) const {
     const double log_sum = std::log(sums.exponentials);
     const double label_gap =
-        row.labels.mean(row.gap(row.labels.label), row.gap(row.labels.partner));
+        row.target.mean(row.gap(row.target.label), row.gap(row.target.partner));
     const double smoothing = targets.label_smoothing;
     if (smoothing == 0) return log_sum - label_gap;  // a gap may be infinite
     const double mean_gap = sums.gaps / static_cast<double>(targets.classes);

@@ -44,7 +44,8 @@ struct NormedFixture {
     return engine;
   }
   [[nodiscard]] Batch batch() const {
-    return {.images = images.data(), .labels = labels.data(), .size = size, .pixels = {}};
+    return {
+        .values = images.data(), .targets = {.labels = labels.data()}, .size = size, .pixels = {}};
   }
   /// Loss, gradients and statistics of three steps, which are recorded, if at all, in the second.
   [[nodiscard]] std::vector<float> trained(Engine& engine) {

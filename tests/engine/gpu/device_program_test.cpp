@@ -55,7 +55,7 @@ struct Fixture {
     std::ranges::fill(labels.span(), 1);
   }
   [[nodiscard]] Batch batch() {
-    return {.images = images.data(), .labels = labels.data(), .size = 2, .pixels = {}};
+    return {.values = images.data(), .targets = {.labels = labels.data()}, .size = 2, .pixels = {}};
   }
 };
 
@@ -103,7 +103,7 @@ std::vector<StepTime> steps_of(const char* model) {
   const AlignedBuffer<float> images(3 * 64 * 64);
   const AlignedBuffer<std::int32_t> labels(1);
   return engine->compile_training(1)->time_steps(
-      {.images = images.data(), .labels = labels.data(), .size = 1, .pixels = {}});
+      {.values = images.data(), .targets = {.labels = labels.data()}, .size = 1, .pixels = {}});
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ struct Network {
     labels.span()[1] = 3;
   }
   [[nodiscard]] Batch batch() const {
-    return {.images = images.data(), .labels = labels.data(), .size = 2, .pixels = {}};
+    return {.values = images.data(), .targets = {.labels = labels.data()}, .size = 2, .pixels = {}};
   }
   [[nodiscard]] std::unique_ptr<Program> compile(const std::vector<std::size_t>& bucket_ends) {
     return engine->compile({.batch_size = 2, .training = true, .bucket_ends = bucket_ends});

@@ -106,7 +106,7 @@ struct Received {
   void add(const Batch& batch, const std::uint8_t* data) {
     pixels.insert(pixels.end(), data, data + pixel_bytes(batch));
     cuts.insert(cuts.end(), batch.pixels.cuts, batch.pixels.cuts + batch.size);
-    labels.insert(labels.end(), batch.labels, batch.labels + batch.size);
+    labels.insert(labels.end(), batch.targets.labels, batch.targets.labels + batch.size);
   }
 };
 

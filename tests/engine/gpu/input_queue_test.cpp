@@ -129,11 +129,10 @@ struct OnePixel {
 
   [[nodiscard]] Batch batch() const {
     return {
-        .labels = &label,
+        .targets = {.labels = &label, .mixes = label % 2 == 0 ? &mix : nullptr},
         .size = 1,
-        .mixes = label % 2 == 0 ? &mix : nullptr,
         .pixels = {.data = &pixel, .height = 1, .width = 1, .cuts = &cut, .values = values.data()},
-        .dropped = label % 3 == 0 ? &dropped : nullptr};
+        .dropped = {.masks = label % 3 == 0 ? &dropped : nullptr}};
   }
 };
 
@@ -153,13 +152,13 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
     const DeviceBatch taken = input.take(batches[i].batch(), one_pixel);
     device.queue_work([=, &seen] {
       const int pixel = *taken.images.data;
-      const BatchLabels& labels = taken.labels;
-      const bool mixed = labels.mixes != nullptr;
-      const bool right = mixed ? labels.mixes->partner == pixel : pixel % 2 == 1;
-      const std::uint64_t* const masks = labels.dropped.masks;
+      const Targets& targets = taken.targets;
+      const bool mixed = targets.mixes != nullptr;
+      const bool right = mixed ? targets.mixes->partner == pixel : pixel % 2 == 1;
+      const std::uint64_t* const masks = taken.dropped.masks;
       const bool right_masks =
           masks != nullptr ? *masks == static_cast<std::uint64_t>(pixel) : pixel % 3 != 0;
-      seen[i] = pixel == *labels.labels && right && right_masks ? pixel : -2;
+      seen[i] = pixel == *targets.labels && right && right_masks ? pixel : -2;
     });
     input.release();
     begun = std::max(begun, i + 1);

@@ -65,11 +65,11 @@ struct Images {
   }
   [[nodiscard]] float next() { return static_cast<float>(random.next_normal()); }
   [[nodiscard]] Batch batch() const {
-    return {.images = values.data(),
-            .labels = labels.data(),
+    return {.values = values.data(),
+            .targets = {.labels = labels.data()},
             .size = size,
             .pixels = {},
-            .dropped = dropped.data()};
+            .dropped = {.masks = dropped.data()}};
   }
   static constexpr std::size_t size = 4;
   PhiloxStream random{3, RandomPurpose::synthetic_data, 0, 0};

@@ -56,7 +56,8 @@ struct Fixture {
     return {.device = *device,
             .base = nullptr,
             .offsets = offsets,
-            .labels = {},
+            .targets = {},
+            .dropped = {},
             .stored = nullptr,
             .samples = samples,
             .accumulate = accumulate,
@@ -96,10 +97,14 @@ BOOST_AUTO_TEST_CASE(every_step_runs_once_per_call_with_the_calls_arguments) {
 
 BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
   Fixture fixture;
-  std::vector<BatchLabels> seen;
+  std::vector<Targets> targets;
+  std::vector<DroppedBlocks> dropped;
   fixture.steps = {{.name = "step", .run = [&](const LaunchContext& context) {
                       run_in(context.stream(),
-                             [&, labels = context.labels] { seen.push_back(labels); });
+                             [&, given = context.targets, drops = context.dropped] {
+                               targets.push_back(given);
+                               dropped.push_back(drops);
+                             });
                     }}};
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
   const ImageMix mix{};
@@ -109,12 +114,14 @@ BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
     for (const ImageMix* const mixes : {&mix, static_cast<const ImageMix*>(nullptr)}) {
       for (const std::uint64_t* const masks : {&mask, static_cast<const std::uint64_t*>(nullptr)}) {
         LaunchContext context = fixture.launch_context(1, false);
-        context.labels = {.mixes = mixes, .dropped = {.masks = masks}};
-        seen.clear();
+        context.targets.mixes = mixes;
+        context.dropped.masks = masks;
+        targets.clear();
+        dropped.clear();
         recorded.run(context, nullptr);
-        BOOST_TEST_REQUIRE(seen.size() == 1U);
-        BOOST_TEST(seen[0].mixes == mixes);
-        BOOST_TEST(seen[0].dropped.masks == masks);
+        BOOST_TEST_REQUIRE(targets.size() == 1U);
+        BOOST_TEST((targets[0] == context.targets));
+        BOOST_TEST((dropped[0] == context.dropped));
       }
     }
   }

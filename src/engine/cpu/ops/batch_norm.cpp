@@ -45,7 +45,7 @@ class BatchNormLowering final : public Lowering {
             .is_fixed = is_fixed,
             .drop = builder.training() ? op_.options.drop : StochasticDepth(),
             .samples = builder.batch_size(),
-            .labels = &builder.labels()},
+            .dropped = &builder.dropped()},
         builder.statistics());
     using Forward = BatchNormState::Forward;
     auto [operands, target] = values(builder, op, source_);

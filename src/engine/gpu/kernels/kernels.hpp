@@ -1,11 +1,11 @@
 #pragma once
 
-#include "../../batch_labels.hpp"
 #include "../../losses/loss_terms.hpp"
 #include "../data_type.hpp"
 #include "../gpu_class.hpp"
 #include "column_gather.hpp"
 #include "divisor.hpp"
+#include "lockstep/core/dropped_blocks.hpp"
 #include "lockstep/core/metrics.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 
@@ -313,7 +313,7 @@ struct LossExtent {
 };
 struct LossInputs {
   const void* logits;  ///< T (N, padded)
-  BatchLabels labels;
+  Targets targets;
   std::int64_t samples;  ///< of the batch that count
 };
 /// Of a batch: fp32 logits (N, classes), and per sample what backward reads of LossTerms, the loss,
@@ -329,7 +329,7 @@ void loss_forward(Stream stream, DataType type, const LossExtent& extent, const 
                   const LossInputs& in, const LossOutputs& out);
 /// d(*scale * sum of losses) / d(logits) as T (N, padded), zero in the padding.
 void loss_backward(Stream stream, DataType type, const LossExtent& extent, const LossTerms& loss,
-                   const LossOutputs& forward, const BatchLabels& labels, const float* scale,
+                   const LossOutputs& forward, const Targets& targets, const float* scale,
                    void* gradient);
 
 }  // namespace lockstep::gpu

@@ -57,14 +57,14 @@ struct SumTerms {
   };
   LossExtent extent;
   Terms terms;
-  BatchLabels labels;
+  Targets targets;
   std::int64_t samples;
   LossOutputs out;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE LossRow row_of(std::int64_t sample) const {
     return {.logits = out.logits + sample * extent.classes,
             .largest = out.kept[sample],
-            .labels = labels.target(sample)};
+            .target = targets.target(sample)};
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
     Partial result{};
@@ -97,7 +97,7 @@ struct LossGradient {
   Terms terms;
   const float* logits;
   const float* kept;
-  BatchLabels labels;
+  Targets targets;
   const float* scale;
   T* gradient;
 
@@ -107,7 +107,7 @@ struct LossGradient {
     double value = 0;
     if (k < extent.classes && kept[sample] != infinity()) {
       const auto logit = static_cast<double>(logits[sample * extent.classes + k]);
-      const double target = terms.targets.of(labels.target(sample), k);
+      const double target = terms.targets.of(targets.target(sample), k);
       value = static_cast<double>(*scale) *
               terms.gradient(logit, target, static_cast<double>(kept[sample]));
     }
@@ -125,18 +125,18 @@ void loss_forward(Stream stream, DataType type, const LossExtent& extent, const 
   });
   std::visit(
       [&]<typename Terms>(const Terms& terms) {
-        launch_blocks(stream, blocks, SumTerms<Terms>{extent, terms, in.labels, in.samples, out});
+        launch_blocks(stream, blocks, SumTerms<Terms>{extent, terms, in.targets, in.samples, out});
       },
       loss);
 }
 
 void loss_backward(Stream stream, DataType type, const LossExtent& extent, const LossTerms& loss,
-                   const LossOutputs& forward, const BatchLabels& labels, const float* scale,
+                   const LossOutputs& forward, const Targets& targets, const float* scale,
                    void* gradient) {
   const auto run = [&]<typename Terms>(const Terms& terms) {
     with_type(type, [&]<typename T>(T*) {
       launch(stream, extent.batch * extent.padded,
-             LossGradient<T, Terms>{extent, terms, forward.logits, forward.kept, labels, scale,
+             LossGradient<T, Terms>{extent, terms, forward.logits, forward.kept, targets, scale,
                                     static_cast<T*>(gradient)});
     });
   };

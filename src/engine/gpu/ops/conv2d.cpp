@@ -42,7 +42,7 @@ class ConvolutionLowering final : public Lowering {
                                     .groups = options_.groups,
                                     .type = builder.type(),
                                     .tf32 = builder.state().tf32};
-    if (options_.input == builder.images()) gather_ = column_gather(unpadded);
+    if (options_.input == builder.input()) gather_ = column_gather(unpadded);
     const ConvolutionShape shape = stored_shape(unpadded, gather_, options_.name);
     const bool is_wide = makes_logits_ && builder.type() != DataType::f32;
     ConvolutionLibrary& library = builder.state().device->convolutions();

@@ -37,15 +37,15 @@ struct Labels {
                           .weight = static_cast<float>(n) / 5};
     }
   }
-  [[nodiscard]] BatchLabels view() const { return {labels.data(), mixes.data()}; }
-  [[nodiscard]] BatchLabels on_host() const { return {labels.host().data(), mixes.host().data()}; }
+  [[nodiscard]] Targets view() const { return {labels.data(), mixes.data()}; }
+  [[nodiscard]] Targets on_host() const { return {labels.host().data(), mixes.host().data()}; }
 };
 
-double target_of(const Case& each, const BatchLabels& labels, std::int64_t n, std::int64_t k) {
-  const ImageMix& mix = labels.mixes[n];
+double target_of(const Case& each, const Targets& targets, std::int64_t n, std::int64_t k) {
+  const ImageMix& mix = targets.mixes[n];
   const double weight = mix.weight;
   const double share =
-      (labels.labels[n] == k ? weight : 0) + (labels.labels[mix.partner] == k ? 1 - weight : 0);
+      (targets.labels[n] == k ? weight : 0) + (targets.labels[mix.partner] == k ? 1 - weight : 0);
   const double target =
       each.label_smoothing / static_cast<double>(each.classes) + (1 - each.label_smoothing) * share;
   if (each.target_threshold == 0) return target;

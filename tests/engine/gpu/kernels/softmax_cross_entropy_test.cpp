@@ -78,17 +78,17 @@ void check(const Case& each, DataType type, double spread) {
   for (std::int64_t n = each.samples; n < batch; ++n)
     labels.host()[static_cast<std::size_t>(n)] = -77;
   const Mirrored<ImageMix> mixes = cyclic_mixes(each.samples);
-  const BatchLabels batch_labels{.labels = std::as_const(labels).data(),
-                                 .mixes = each.mixed ? mixes.data() : nullptr};
-  const BatchLabels on_host{.labels = std::as_const(labels).host().data(),
-                            .mixes = each.mixed ? mixes.host().data() : nullptr};
+  const Targets targets{.labels = std::as_const(labels).data(),
+                        .mixes = each.mixed ? mixes.data() : nullptr};
+  const Targets on_host{.labels = std::as_const(labels).host().data(),
+                        .mixes = each.mixed ? mixes.host().data() : nullptr};
   LossValues loss(extent);
   Values gradient(type, batch * extent.padded);
   const Mirrored<float> scale(1, 0.125F);
 
-  loss_forward(kernel_stream(), type, extent, terms, {logits.data(), batch_labels, each.samples},
+  loss_forward(kernel_stream(), type, extent, terms, {logits.data(), targets, each.samples},
                loss.view());
-  loss_backward(kernel_stream(), type, extent, terms, loss.view(), batch_labels, scale.data(),
+  loss_backward(kernel_stream(), type, extent, terms, loss.view(), targets, scale.data(),
                 gradient.data());
 
   for (std::int64_t n = 0; n < batch; ++n) {
@@ -112,13 +112,13 @@ void check(const Case& each, DataType type, double spread) {
     const std::int64_t n = i / extent.padded;
     const std::int64_t k = i % extent.padded;
     if (n >= each.samples || k >= each.classes) return 0.0;
-    const SampleTarget labels_of_n = on_host.target(n);
-    const double share = (k == labels_of_n.label ? labels_of_n.weight : 0) +
-                         (k == labels_of_n.partner ? 1 - labels_of_n.weight : 0);
+    const SampleTarget target_of_n = on_host.target(n);
+    const double share = (k == target_of_n.label ? target_of_n.weight : 0) +
+                         (k == target_of_n.partner ? 1 - target_of_n.weight : 0);
     const double target = each.label_smoothing / static_cast<double>(each.classes) +
                           (1 - each.label_smoothing) * share;
     const double log_sum =
-        expected_of(logits, extent, n, labels_of_n, each.label_smoothing).log_sum;
+        expected_of(logits, extent, n, target_of_n, each.label_smoothing).log_sum;
     return static_cast<double>(scale.host()[0]) * (std::exp(logits[i] - log_sum) - target);
   };
   // The log sum is rounded to fp32.

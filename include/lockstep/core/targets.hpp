@@ -29,19 +29,12 @@ struct SampleTarget {
   }
 };
 
-/// Which blocks each sample of a batch drops.
-struct DroppedBlocks {
-  const std::uint64_t* masks = nullptr;  ///< (N,), as Batch::dropped; null: no sample drops any
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE bool drops(std::int64_t sample, int block) const {
-    return masks != nullptr && (masks[sample] >> block & 1U) != 0;
-  }
-};
-
-/// Labels of a batch, (N,), how its samples are mixed, and which blocks they drop.
-struct BatchLabels {
-  const std::int32_t* labels = nullptr;
-  const ImageMix* mixes = nullptr;  ///< (N,); null: not mixed
-  DroppedBlocks dropped = {};
+/// The targets of a batch: what a loss and the metrics compare logits with.
+struct Targets {
+  const std::int32_t* labels = nullptr;  ///< (N,)
+  /// (N,), null: no sample is mixed. Values are mixed already; the engine mixes pixels and targets.
+  const ImageMix* mixes = nullptr;
+  friend bool operator==(const Targets&, const Targets&) = default;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE SampleTarget target(std::int64_t sample) const {
     if (mixes == nullptr) return {.label = labels[sample], .partner = labels[sample], .weight = 1};
