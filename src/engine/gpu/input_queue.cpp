@@ -66,7 +66,7 @@ void InputQueue::begin(const Batch& batch) {
 
 void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t image_bytes) {
   const PixelImages& images = batch.pixels;
-  targets_.clear();
+  decode_targets_.clear();
   const auto transfer = [&](std::size_t begin, std::size_t end) {
     device_.transfer_to_device(pixels + begin * image_bytes, images.data + begin * image_bytes,
                                (end - begin) * image_bytes);
@@ -78,11 +78,12 @@ void InputQueue::decode(const Batch& batch, std::uint8_t* pixels, std::size_t im
     if (images.encoded.images[i].file == nullptr) continue;
     transfer(begin, i);
     begin = i + 1;
-    targets_.push_back({.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
+    decode_targets_.push_back(
+        {.image = static_cast<std::int64_t>(i), .pixels = pixels + i * image_bytes});
   }
   transfer(begin, count);
-  const std::vector<DecodeTarget> all_refused = decoder_->decode(images, targets_);
-  const auto on_device = std::ssize(targets_) - std::ssize(all_refused);
+  const std::vector<DecodeTarget> all_refused = decoder_->decode(images, decode_targets_);
+  const auto on_device = std::ssize(decode_targets_) - std::ssize(all_refused);
   decoder_->count({.device = on_device, .host = batch.size - on_device});
   for (const DecodeTarget& refused : all_refused) {
     images.encoded.host->decode(refused.image);

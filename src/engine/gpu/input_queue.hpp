@@ -66,7 +66,7 @@ class InputQueue final {
   Device& device_;
   std::size_t channels_;
   std::unique_ptr<BatchDecoder> decoder_;
-  std::vector<DecodeTarget> targets_;  ///< of the batch that decode() queues
+  std::vector<DecodeTarget> decode_targets_;  ///< of the batch that decode() queues
   std::array<Slot, 2> slots_;
   DeviceArray<std::byte> workspace_;  ///< of the work on the batch taken last
   Slot* taken_ = nullptr;
