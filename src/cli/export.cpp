@@ -129,8 +129,8 @@ FileParts encode(const TrainedModel& model, const ExportArguments& arguments) {
                    arguments.include_normalization ? OnnxInput::pixels : OnnxInput::normalized);
 }
 
-constexpr std::array<std::string_view, 3> unknown_to_torchvision{"mini-resnet", "simple-cnn",
-                                                                 "mlp"};
+constexpr std::array<std::string_view, 4> unknown_to_torchvision{"mini-resnet", "mini-vit",
+                                                                 "simple-cnn", "mlp"};
 
 /// Why no module of torchvision.models has the network's tensors. Empty: the function there with
 /// the graph's name makes one, with num_classes = graph.outputs().

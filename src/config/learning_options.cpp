@@ -133,9 +133,11 @@ void add_learning_options(OptionTable<Config>& t) {
           &Config::model, "model",
           "network: mini-resnet, resnet18, resnet34, resnet50, resnet101, resnet152, "
           "resnext50_32x4d, resnext101_32x8d, resnext101_64x4d, wide_resnet50_2, wide_resnet101_2, "
-          "simple-cnn or mlp; resnet18 and the following have a 3x3 stem below 64 pixels: --stem")
+          "mini-vit, vit_b_16, vit_b_32, vit_l_16, vit_l_32, vit_h_14, simple-cnn or mlp; resnet18 "
+          "and the following resnets have a 3x3 stem below 64 pixels: --stem")
       .add(&Config::width, "width",
-           "channels of the first convolution, hidden width of mlp; 0: the model's own",
+           "channels of the first convolution, of a vit's tokens, hidden width of mlp; 0: the "
+           "model's own",
            {.min = 0, .max = 65536})
       .add(&Config::zero_init_residual, "zero-init-residual",
            "start each residual block as the identity")

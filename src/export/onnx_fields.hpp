@@ -26,7 +26,7 @@ enum AttributeType { FLOAT = 1, INT = 2, INTS = 7 };
 }  // namespace AttributeProto
 namespace TensorProto {
 inline constexpr int dims = 1, data_type = 2, name = 8, raw_data = 9;
-enum DataType { FLOAT = 1 };
+enum DataType { FLOAT = 1, INT64 = 7 };
 }  // namespace TensorProto
 namespace ValueInfoProto {
 inline constexpr int name = 1, type = 2, doc_string = 3;

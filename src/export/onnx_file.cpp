@@ -112,8 +112,9 @@ class GraphBuilder final {
   }
 
   void add_node(const NodeFields& fields) { nodes_ += bytes_field(GraphProto::node, node(fields)); }
-  void add_initializer(const std::string& name, const Shape& shape, const FilePart& values) {
-    FilePart part = tensor(name, shape, values);
+  void add_initializer(const std::string& name, const Shape& shape, const FilePart& values,
+                       ValueType type = ValueType::fp32) {
+    FilePart part = tensor(name, shape, values, type);
     part.bytes.insert(0, bytes_header(GraphProto::initializer, part.size()));
     initializers_.push_back(std::move(part));
   }
@@ -129,9 +130,9 @@ class GraphBuilder final {
       if (each.inputs.empty()) fields.inputs = all_inputs(value);
       for (const OnnxOperand& input : each.inputs) {
         fields.inputs.push_back(input_name(input, value, outputs));
-        if (input.kind != OnnxOperand::Kind::constant) continue;
+        if (!fields.inputs.back().empty()) continue;
         fields.inputs.back() = fields.name + "_constant";
-        add_initializer(fields.inputs.back(), {}, {.bytes = little_endian(input.constant)});
+        add_constant(fields.inputs.back(), input);
       }
       for (const auto& given : each.attributes) {
         fields.attributes.push_back(std::visit(
@@ -140,6 +141,15 @@ class GraphBuilder final {
       add_node(fields);
       outputs.push_back(fields.output);
     }
+  }
+  void add_constant(const std::string& name, const OnnxOperand& operand) {
+    if (operand.kind == OnnxOperand::Kind::constant) {
+      return add_initializer(name, {}, {.bytes = little_endian(operand.constant)});
+    }
+    FilePart content;
+    for (const std::int64_t value : operand.list) content.bytes += little_endian(value);
+    add_initializer(name, {static_cast<std::int64_t>(operand.list.size())}, content,
+                    ValueType::int64);
   }
   /// Empty for a constant. `outputs`: of the op's earlier nodes.
   [[nodiscard]] std::string input_name(const OnnxOperand& input, ValueId value,
@@ -152,6 +162,7 @@ class GraphBuilder final {
       case OnnxOperand::Kind::node:
         return outputs[input.index];
       case OnnxOperand::Kind::constant:
+      case OnnxOperand::Kind::integers:
         break;
     }
     return {};

@@ -63,12 +63,14 @@ std::string value_info(const std::string& name, const Shape& shape,
          bytes_field(ValueInfoProto::doc_string, description);
 }
 
-FilePart tensor(const std::string& name, const Shape& shape, const FilePart& values) {
+FilePart tensor(const std::string& name, const Shape& shape, const FilePart& values,
+                ValueType type) {
   std::string message;
   for (const std::int64_t extent : shape.extents()) {
     message += int_field(TensorProto::dims, extent);
   }
-  message += varint_field(TensorProto::data_type, TensorProto::FLOAT) +
+  message += varint_field(TensorProto::data_type,
+                          type == ValueType::fp32 ? TensorProto::FLOAT : TensorProto::INT64) +
              bytes_field(TensorProto::name, name) +
              bytes_header(TensorProto::raw_data, values.size());
   return {.bytes = message + values.bytes, .view = values.view};

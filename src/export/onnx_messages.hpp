@@ -30,8 +30,10 @@ struct NodeFields {
 [[nodiscard]] std::string value_info(const std::string& name, const Shape& shape,
                                      const std::string& description);
 
-/// TensorProto of fp32 values in row-major order. Ends with the values, which it views.
-[[nodiscard]] FilePart tensor(const std::string& name, const Shape& shape, const FilePart& values);
+enum class ValueType { fp32, int64 };
+/// TensorProto of values in row-major order. Ends with the values, which it views.
+[[nodiscard]] FilePart tensor(const std::string& name, const Shape& shape, const FilePart& values,
+                              ValueType type = ValueType::fp32);
 
 /// StringStringEntryProto
 [[nodiscard]] std::string entry(const std::string& key, const std::string& value);

@@ -27,6 +27,9 @@ void fill(std::vector<float>& values, const PhiloxStream& stream, std::int64_t n
     }
   }
 }
+void fill_uniform(std::vector<float>& values, const PhiloxStream& stream, double bound) {
+  fill(values, stream, 2, [=](PhiloxStream& own) { return bound * (2 * own.next_double() - 1); });
+}
 
 }  // namespace
 
@@ -49,8 +52,18 @@ std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed
     case Initialization::uniform_fan_in: {
       const double bound =
           1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(parameter.fan_in, 1)));
-      fill(values, random, 2,
-           [=](PhiloxStream& own) { return bound * (2 * own.next_double() - 1); });
+      fill_uniform(values, random, bound);
+      break;
+    }
+    case Initialization::xavier_uniform: {
+      const Shape& shape = parameter.shape;
+      fill_uniform(values, random, std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1])));
+      break;
+    }
+    case Initialization::normal: {
+      const double deviation = parameter.deviation;
+      fill(values, random, 4,
+           [=](PhiloxStream& own) { return std::clamp(deviation * own.next_normal(), -2.0, 2.0); });
       break;
     }
   }

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 13> names{"mini-resnet",
+constexpr std::array<std::string_view, 19> names{"mini-resnet",
                                                  "resnet18",
                                                  "resnet34",
                                                  "resnet50",
@@ -25,6 +25,12 @@ constexpr std::array<std::string_view, 13> names{"mini-resnet",
                                                  "resnext101_64x4d",
                                                  "wide_resnet50_2",
                                                  "wide_resnet101_2",
+                                                 "mini-vit",
+                                                 "vit_b_16",
+                                                 "vit_b_32",
+                                                 "vit_l_16",
+                                                 "vit_l_32",
+                                                 "vit_h_14",
                                                  "simple-cnn",
                                                  "mlp"};
 
@@ -132,7 +138,8 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
   }
   const auto own = std::ranges::find(own_models(), name, &OwnModel::name);
   if (own != own_models().end()) return make_own(*own, options);
-  const bool residual = name != "simple-cnn" && name != "mlp";
+  const bool is_vit = models_detail::is_vit(name);
+  const bool residual = name != "simple-cnn" && name != "mlp" && !is_vit;
   for (const auto& [option, given] : {std::pair{"--zero-init-residual", options.zero_init_residual},
                                       {"--stem deep", options.stem == Stem::deep},
                                       {"--stem 7x7", options.stem == Stem::conv7x7},
@@ -141,12 +148,13 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
                                       {"--stochastic-depth", options.stochastic_depth > 0}}) {
     if (!given || residual) continue;
     fail(ExitStatus::usage,
-         "{} does not go with --model {} (it has no residual blocks); leave it out, or take a "
-         "resnet",
+         "{} does not go with --model {} (it is not a residual network of convolutions); leave it "
+         "out, or take a resnet",
          option, name);
   }
   if (name == "simple-cnn") return models_detail::simple_cnn(options);
   if (name == "mlp") return models_detail::mlp(options);
+  if (is_vit) return models_detail::vit(name, options);
   if (is_built_in(name)) {
     return models_detail::resnet(name, options);
   }

@@ -105,7 +105,7 @@ Graph random_graph(unsigned seed) {
       const std::size_t place = below(values.size());
       const ValueId from = read(place);
       ValueId made = -1;
-      switch (below(6)) {
+      switch (below(7)) {
         case 0:
           made = graph.relu(from);
           break;
@@ -120,6 +120,11 @@ Graph random_graph(unsigned seed) {
           break;
         case 4:
           made = graph.append(LayerNorm{from, {.name = name("ln")}});
+          break;
+        case 5:
+          made = graph.linear(
+              from, {.name = name("linear"),
+                     .out_features = graph.nodes()[static_cast<std::size_t>(from)].output[0]});
           break;
         default: {
           const auto half = static_cast<std::int64_t>(below(3));
@@ -362,6 +367,62 @@ BOOST_AUTO_TEST_CASE(layer_norms_of_images_pixels_and_flat_values) {
     graph.softmax_cross_entropy(graph.append(LayerNorm{x, {.name = "ln4"}}), {});
     for (const std::int64_t batch_size : {1, 5}) check_all(graph, batch_size);
   }
+}
+
+BOOST_AUTO_TEST_CASE(linear_layers_of_pixels) {
+  for (const std::int64_t channels : {2, 5, 16, 33}) {
+    Graph graph("linear of " + std::to_string(channels), {3, 5, 4});
+    ValueId x = graph.linear(graph.input(), {.name = "fc1", .out_features = channels});
+    x = graph.relu(graph.linear(x, {.name = "fc2", .out_features = 7}));
+    classify(graph, graph.add(x, graph.linear(x, {.name = "fc3", .out_features = 7})));
+    for (const std::int64_t batch_size : {1, 5}) check_all(graph, batch_size);
+  }
+}
+
+// Heads of one channel and of more than a vector, tokens of one query block and of three.
+BOOST_AUTO_TEST_CASE(attention_over_tokens) {
+  struct Case {
+    std::int64_t heads, width, height;
+  };
+  for (const Case& each :
+       {Case{1, 8, 4}, Case{2, 1, 3}, Case{3, 3, 5}, Case{2, 20, 1}, Case{1, 4, 33}}) {
+    const std::int64_t channels = each.heads * each.width;
+    Graph graph(fmt::format("attention of {} heads of {}", each.heads, each.width),
+                {3, each.height, 4});
+    ValueId x =
+        graph.conv2d(graph.input(), {.name = "conv", .out_channels = channels, .kernel = 1});
+    const ValueId tokens =
+        graph.append(Tokens{x, {.class_token = "class_token", .positions = "positions"}});
+    x = graph.linear(tokens, {.name = "in_proj", .out_features = 3 * channels, .separator = '_'});
+    x = graph.append(Attention{x, {.name = "attention", .heads = each.heads}});
+    x = graph.append(FirstToken{graph.add(x, tokens)});
+    graph.softmax_cross_entropy(graph.linear(x, {.name = "fc", .out_features = 4}), {});
+    for (const std::int64_t batch_size : {1, 5}) check_all(graph, batch_size);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_are_frozen_in_part) {
+  for (const std::vector<std::string>& frozen :
+       {std::vector<std::string>{"class_token"}, {"positions"}, {"class_token", "positions"}}) {
+    Graph graph("frozen tokens", {3, 2, 3});
+    ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 12, .kernel = 1});
+    x = graph.append(Tokens{x, {.class_token = "class_token", .positions = "positions"}});
+    x = graph.append(FirstToken{graph.append(Attention{
+        graph.linear(x, {.name = "fc1", .out_features = 12}), {.name = "attention", .heads = 2}})});
+    graph.softmax_cross_entropy(x, {});
+    for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
+      const bool freezes = std::ranges::count(frozen, graph.parameters()[id].name) != 0;
+      if (freezes) graph.set_lr_scale(static_cast<ParameterId>(id), 0);
+    }
+    check_all(graph, 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_vision_transformer) {
+  check_all(
+      make_model("mini-vit",
+                 {.image = {.channels = 3, .height = 12, .width = 8}, .classes = 4, .width = 24}),
+      3);
 }
 
 BOOST_AUTO_TEST_CASE(layer_norms_that_are_frozen_in_part) {

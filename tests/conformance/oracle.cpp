@@ -35,7 +35,7 @@ class Runner {
         rounding_(rounding),
         weights_(state.parameters) {
     for (std::size_t id = 0; id < weights_.size(); ++id) {
-      if (graph.parameters()[id].shape.rank() > 1) round(weights_[id]);
+      if (graph.parameters()[id].kind == ParameterKind::weight) round(weights_[id]);
     }
     for (const Node& node : graph.nodes()) {
       const std::size_t size = at(problem.batch_size * node.output.elements());
@@ -404,12 +404,14 @@ class Runner {
 
   template <typename Visit>
   void for_each_product(const Linear& op, Visit&& visit) const {
-    const std::size_t inputs = at(extents(op.input).c);
-    const std::size_t outputs = at(op.options.out_features);
-    for (std::size_t n = 0; n < at(problem_.batch_size); ++n) {
-      for (std::size_t o = 0; o < outputs; ++o) {
-        for (std::size_t i = 0; i < inputs; ++i) {
-          visit(n * outputs + o, n * inputs + i, o * inputs + i);
+    const Extents from = extents(op.input);
+    const Extents to = extents(static_cast<ValueId>(id_));
+    for (std::int64_t pixel = 0; pixel < from.n * from.h * from.w; ++pixel) {
+      const std::int64_t n = pixel / (from.h * from.w);
+      const std::int64_t place = pixel % (from.h * from.w);
+      for (std::int64_t o = 0; o < to.c; ++o) {
+        for (std::int64_t i = 0; i < from.c; ++i) {
+          visit(to.index(n, o, 0, place), from.index(n, i, 0, place), at(o * from.c + i));
         }
       }
     }
@@ -426,6 +428,117 @@ class Runner {
       parameter_gradient(0)[w] += out_gradient()[o] * in(op.input)[i];
     });
     sum_bias_gradient();
+  }
+
+  /// Calls visit(output index, input index or -1 for the class token, its channel, its position).
+  template <typename Visit>
+  void for_each_token(const Tokens& op, Visit&& visit) const {
+    const Extents from = extents(op.input);
+    const Extents to = extents(static_cast<ValueId>(id_));
+    for (std::int64_t n = 0; n < to.n; ++n) {
+      for (std::int64_t c = 0; c < to.c; ++c) {
+        for (std::int64_t t = 0; t < to.h; ++t) {
+          const auto pixel =
+              t == 0 ? std::int64_t{-1} : static_cast<std::int64_t>(from.index(n, c, 0, t - 1));
+          visit(to.index(n, c, t, 0), pixel, at(c), at(t * to.c + c));
+        }
+      }
+    }
+  }
+  void forward(const Tokens& op) {
+    for_each_token(op, [&](std::size_t o, std::int64_t pixel, std::size_t c, std::size_t place) {
+      out()[o] = (pixel < 0 ? parameter(0)[c] : in(op.input)[at(pixel)]) + parameter(1)[place];
+    });
+  }
+  void backward(const Tokens& op) {
+    for_each_token(op, [&](std::size_t o, std::int64_t pixel, std::size_t c, std::size_t place) {
+      parameter_gradient(1)[place] += out_gradient()[o];
+      double& source = pixel < 0 ? parameter_gradient(0)[c] : in_gradient(op.input)[at(pixel)];
+      source += out_gradient()[o];
+    });
+  }
+
+  void forward(const FirstToken& op) {
+    const Extents from = extents(op.input);
+    for (std::int64_t i = 0; i < from.n * from.c; ++i) {
+      out()[at(i)] = in(op.input)[at(i * from.h * from.w)];
+    }
+  }
+  void backward(const FirstToken& op) {
+    const Extents from = extents(op.input);
+    for (std::int64_t i = 0; i < from.n * from.c; ++i) {
+      in_gradient(op.input)[at(i * from.h * from.w)] += out_gradient()[at(i)];
+    }
+  }
+
+  /// Calls visit(query, probabilities over keys, channels of a head, index), where index(part,
+  /// token, channel) is the place of q (part 0), k or v in the input, or of the output (part -1).
+  template <typename Visit>
+  void for_each_query(const Attention& op, Visit&& visit) {
+    const Extents from = extents(op.input);
+    const Extents to = extents(static_cast<ValueId>(id_));
+    const std::int64_t width = to.c / op.options.heads;
+    for (std::int64_t head = 0; head < to.n * op.options.heads; ++head) {
+      const std::int64_t n = head / op.options.heads;
+      const auto index = [&](int part, std::int64_t token, std::int64_t channel) {
+        const std::int64_t own = head % op.options.heads * width + channel;
+        return part < 0 ? to.index(n, own, token, 0) : from.index(n, part * to.c + own, token, 0);
+      };
+      for (std::int64_t query = 0; query < to.h; ++query) {
+        Values weights;
+        for (std::int64_t key = 0; key < to.h; ++key) {
+          double score = 0;
+          for (std::int64_t c = 0; c < width; ++c) {
+            score += in(op.input)[index(0, query, c)] * in(op.input)[index(1, key, c)];
+          }
+          weights.push_back(score / std::sqrt(static_cast<double>(width)));
+        }
+        const double largest = *std::max_element(weights.begin(), weights.end());
+        for (double& weight : weights) weight = std::exp(weight - largest);
+        const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+        for (double& weight : weights) weight /= sum;
+        visit(query, weights, width, index);
+      }
+    }
+  }
+  void forward(const Attention& op) {
+    for_each_query(
+        op, [&](std::int64_t query, const Values& weights, std::int64_t width, const auto& index) {
+          for (std::int64_t c = 0; c < width; ++c) {
+            for (std::size_t key = 0; key < weights.size(); ++key) {
+              out()[index(-1, query, c)] +=
+                  weights[key] * in(op.input)[index(2, static_cast<std::int64_t>(key), c)];
+            }
+          }
+        });
+  }
+  void backward(const Attention& op) {
+    for_each_query(
+        op, [&](std::int64_t query, const Values& weights, std::int64_t width, const auto& index) {
+          const Values& values = in(op.input);
+          Values& gradients = in_gradient(op.input);
+          Values of_weights(weights.size(), 0.0);
+          double mean = 0;
+          for (std::size_t key = 0; key < weights.size(); ++key) {
+            for (std::int64_t c = 0; c < width; ++c) {
+              const std::size_t value = index(2, static_cast<std::int64_t>(key), c);
+              const double gradient = out_gradient()[index(-1, query, c)];
+              of_weights[key] += gradient * values[value];
+              gradients[value] += weights[key] * gradient;
+            }
+            mean += weights[key] * of_weights[key];
+          }
+          for (std::size_t key = 0; key < weights.size(); ++key) {
+            const double of_score =
+                weights[key] * (of_weights[key] - mean) / std::sqrt(static_cast<double>(width));
+            for (std::int64_t c = 0; c < width; ++c) {
+              const std::size_t q = index(0, query, c);
+              const std::size_t k = index(1, static_cast<std::int64_t>(key), c);
+              gradients[q] += of_score * values[k];
+              gradients[k] += of_score * values[q];
+            }
+          }
+        });
   }
 
   void forward(const SoftmaxCrossEntropy& op) {

@@ -2,6 +2,7 @@
 
 #include "conformance/fixtures.hpp"
 #include "lockstep/core/loss_options.hpp"
+#include "lockstep/models/models.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -29,6 +30,11 @@ Graph graph_of_all_ops(std::string_view loss) {
   x = graph.append(LayerNorm{graph.add(x, wide), {.name = "ln2", .eps = 0.1}});
   graph.append(make_loss(loss, x, {.label_smoothing = 0.1}));
   return graph;
+}
+
+Graph transformer() {
+  return make_model("mini-vit",
+                    {.image = {.channels = 2, .height = 8, .width = 12}, .classes = 4, .width = 8});
 }
 
 double loss_of(const Graph& graph, const oracle::State& state, const oracle::Problem& problem) {
@@ -72,6 +78,10 @@ BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
       check_slopes(graph_of_all_ops(loss.name));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_a_transformer_are_the_slopes_of_its_loss) {
+  check_slopes(transformer());
 }
 
 BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_the_mean_over_classes) {

@@ -1,4 +1,4 @@
-"""Compares every resnet's parameter and statistic names and shapes with torchvision's.
+"""Compares every network's parameter and statistic names and shapes with torchvision's, and the initial values of a vision transformer.
 
 usage: torchvision_names.py MODEL_DUMP
 """
@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 try:
+    import torch
     import torchvision
 except ImportError as error:
     print(f"skipped: torchvision cannot be imported ({error})")
@@ -23,6 +24,29 @@ MODELS = (
     "resnext101_64x4d",
     "wide_resnet50_2",
     "wide_resnet101_2",
+    "vit_b_16",
+    "vit_b_32",
+    "vit_l_16",
+    "vit_l_32",
+    "vit_h_14",
+)
+# One of each kind of layer.
+INITIALIZED = (
+    "class_token",
+    "conv_proj.weight",
+    "conv_proj.bias",
+    "encoder.pos_embedding",
+    "encoder.layers.encoder_layer_0.ln_1.weight",
+    "encoder.layers.encoder_layer_0.self_attention.in_proj_weight",
+    "encoder.layers.encoder_layer_0.self_attention.in_proj_bias",
+    "encoder.layers.encoder_layer_0.self_attention.out_proj.weight",
+    "encoder.layers.encoder_layer_0.self_attention.out_proj.bias",
+    "encoder.layers.encoder_layer_0.mlp.0.weight",
+    "encoder.layers.encoder_layer_0.mlp.0.bias",
+    "encoder.layers.encoder_layer_0.mlp.3.weight",
+    "encoder.layers.encoder_layer_0.mlp.3.bias",
+    "heads.head.weight",
+    "heads.head.bias",
 )
 
 
@@ -30,6 +54,13 @@ def ours(dump, name):
     lines = subprocess.run([dump, name], check=True, capture_output=True, text=True).stdout
     fields = [line.split() for line in lines.splitlines()]
     return {field[0]: tuple(int(extent) for extent in field[1:]) for field in fields}
+
+
+def without_values():
+    """Leaves the layers that are made from now on uninitialized, which is faster."""
+    for name in dir(torch.nn.init):
+        if name.endswith("_") and not name.startswith("_"):
+            setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
 
 
 def theirs(name):
@@ -42,8 +73,25 @@ def theirs(name):
     }
 
 
-def main():
+def initial_values(dump):
+    """The number of parameters whose values have another mean or standard deviation than torchvision's."""
+    state = torchvision.models.vit_b_32().state_dict()
+    lines = subprocess.run([dump, "vit_b_32", *INITIALIZED], check=True, capture_output=True, text=True).stdout
     failures = 0
+    for name, line in zip(INITIALIZED, lines.splitlines()):
+        mean, deviation = (float(field) for field in line.split())
+        values = state[name].double()
+        exact = values.std(unbiased=False).item()
+        # Six standard errors.
+        near = abs(deviation - exact) <= 6 * exact / values.numel() ** 0.5 and abs(mean - values.mean().item()) <= 9 * exact / values.numel() ** 0.5
+        print(f"{name}: mean {mean:.3g}, deviation {deviation:.3g}, {exact:.3g} in torchvision{'' if near else ' differs'}")
+        failures += not near
+    return failures
+
+
+def main():
+    failures = initial_values(sys.argv[1])
+    without_values()
     for name in MODELS:
         mine, reference = ours(sys.argv[1], name), theirs(name)
         wrong = [

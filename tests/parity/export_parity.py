@@ -14,7 +14,7 @@ import tempfile
 import warnings
 import zipfile
 
-from pytorch_parity import MINIMUM_ERROR, MiniResNet, MiniResNetD, SimpleCnn, h5py, np, relative_error, torch, torchvision
+from pytorch_parity import MINIMUM_ERROR, MiniResNet, MiniResNetD, SimpleCnn, h5py, mini_vit, np, relative_error, torch, torchvision
 
 try:
     import onnx
@@ -48,6 +48,7 @@ CASES = {
     "mini-resnet-d": (lambda: MiniResNetD(3, CLASSES, 16), 14, 18, 3,
                       ["--width", "16", "--stem", "deep", "--shortcut", "avgpool"]),
     "simple-cnn": (lambda: SimpleCnn(1, CLASSES, 28), 28, 28, 1, []),
+    "mini-vit": (lambda: mini_vit(3, CLASSES, 16, 32), 16, 16, 3, ["--width", "32"]),
     "mlp": (lambda: Mlp(3 * 10 * 14, 48), 10, 14, 3, ["--width", "48"]),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), 64, 64, 3, []),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=CLASSES), 64, 64, 3, []),
@@ -116,12 +117,11 @@ def module_of_the_torchvision_file(folder, make):
     return module.eval()
 
 
-def check_safetensors(folder, case, module):
+def check_safetensors(folder, case, module, channels):
     path = export(folder, "model.safetensors", "safetensors")
     check_state_dict(safetensors.torch.load_file(path), folder, module)
     with safetensors.safe_open(path, "pt") as file:
         metadata = file.metadata()
-    channels = next(iter(module.parameters())).shape[1] if case != "mlp" else 3
     assert metadata["format"] == "pt" and metadata["model"] == case and metadata["classes"] == str(CLASSES), metadata
     assert json.loads(metadata["mean"]) == MEAN[:channels] and json.loads(metadata["std"]) == STD[:channels], metadata
     assert json.loads(metadata["class_names"])[3] == "class 3" and int(metadata["step"]) > 0, metadata
@@ -137,7 +137,7 @@ def check_onnx(path, case, image, folds):
         dims = value.type.tensor_type.shape.dim
         assert value.name == name and dims[0].dim_param == "batch" and [dim.dim_value for dim in dims[1:]] == [*axes], value
     ops = [node.op_type for node in model.graph.node]
-    norms = 0 if folds or case in ("simple-cnn", "mlp") else ops.count("Conv")
+    norms = 0 if folds or case in ("mini-vit", "simple-cnn", "mlp") else ops.count("Conv")
     assert ops.count("BatchNormalization") == norms, ops
 
 
@@ -167,7 +167,7 @@ def main():
         evaluated = json.loads(lockstep("eval", "--checkpoint", folder / "run/checkpoints/latest", "--data", folder, "--json"))
 
         module = module_of_the_torchvision_file(folder, make)
-        check_safetensors(folder, model, module)
+        check_safetensors(folder, model, module, channels)
         fp32 = module(torch.from_numpy(normalized(pixels, np.float32))).numpy().astype("f8")
         exact = module.double()(torch.from_numpy(normalized(pixels, np.float64))).numpy()
         check_evaluation(exact, labels, evaluated)

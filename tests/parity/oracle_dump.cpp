@@ -1,20 +1,27 @@
-// oracle_dump: prints what the conformance tests expect of a network of activations and layer
-// norms, in double precision, as JSON for activation_parity.py.
+// oracle_dump NAME: prints what the conformance tests expect of a network of activations and layer
+// norms, or of a transformer, in double precision, as JSON for activation_parity.py.
 #include "conformance/fixtures.hpp"
 #include "conformance/oracle.hpp"
+#include "lockstep/models/models.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace lockstep;
 
 namespace {
 
-Graph network() {
+Graph transformer() {
+  return make_model("mini-vit",
+                    {.image = {.channels = 3, .height = 8, .width = 8}, .classes = 4, .width = 16});
+}
+
+Graph activations() {
   Graph graph("activations", {3, 4, 5});
   ValueId x =
       graph.conv2d(graph.input(), {.name = "conv", .out_channels = 6, .kernel = 1, .bias = true});
@@ -40,8 +47,8 @@ std::string by_name(const Graph& graph, const std::vector<oracle::Values>& value
 
 }  // namespace
 
-int main() {
-  const Graph graph = network();
+int main(int, char** argv) {
+  const Graph graph = std::string_view(argv[1]) == "transformer" ? transformer() : activations();
   const oracle::State state = oracle::random_state(graph, 3);
   const oracle::Problem problem = oracle::random_problem(graph, 5, 4);
   const oracle::Result result = oracle::run(graph, state, problem, oracle::Mode::training);

@@ -145,6 +145,21 @@ BOOST_AUTO_TEST_CASE(layer_norms_match_replicated_training) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_vision_transformer_matches_replicated_training) {
+  for (const ShardMode mode : all_modes) {
+    for (const bool device : {false, true}) {
+      for (const int accumulate : {1, 3}) {
+        check_as_replicated({.model = "mini-vit",
+                             .global_batch = 30,
+                             .accumulate = accumulate,
+                             .lr = 1e-3,
+                             .device = device},
+                            mode, 4, 1e-4);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(units_may_be_of_any_size) {
   for (const ShardMode mode : all_modes) {
     for (const ShardUnit unit : {ShardUnit{.by = ShardUnit::By::stage, .smallest = 0},

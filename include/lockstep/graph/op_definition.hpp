@@ -22,10 +22,12 @@ enum class Initialization {
   ones,
   kaiming_normal_fan_out,  ///< normal, variance 2 / (out_channels * kernel_h * kernel_w)
   uniform_fan_in,          ///< uniform in +-1/sqrt(fan_in): torch.nn.Linear's and Conv2d's default
+  xavier_uniform,          ///< uniform in +-sqrt(6 / (fan_in + fan_out)) of a matrix
+  normal                   ///< standard deviation `deviation`, clipped to +-2
 };
 
-/// Kind of a parameter; decides weight decay and LARS scaling (`norm` and `bias` get neither).
-enum class ParameterKind { weight, norm, bias };
+/// Kind of a parameter; decides weight decay and LARS scaling, which only a `weight` gets.
+enum class ParameterKind { weight, norm, bias, embedding };
 
 /// A trained tensor, with torchvision's name and layout (conv OIHW, linear OI). I of a grouped
 /// convolution are the input channels of one group.
@@ -35,6 +37,7 @@ struct Parameter {
   ParameterKind kind;
   Initialization initialization;
   std::int64_t fan_in = 0;
+  double deviation = 0;
   double lr_scale = 1;  ///< multiplies the learning rate; 0: frozen, it has no gradient
 
   [[nodiscard]] bool is_frozen() const noexcept { return lr_scale == 0; }
@@ -85,15 +88,19 @@ struct GradientOp {
 
 /// What a node of ONNX reads.
 struct OnnxOperand {
-  enum class Kind { value, parameter, node, constant };
+  enum class Kind { value, parameter, node, constant, integers };
   Kind kind;
   std::size_t index = 0;  ///< of the op's value or parameter, or of an earlier node of its list
   float constant = 0;
+  std::vector<std::int64_t> list = {};  ///< a tensor of one axis
 
   [[nodiscard]] static OnnxOperand value(std::size_t index = 0) { return {Kind::value, index}; }
   [[nodiscard]] static OnnxOperand parameter(std::size_t index) { return {Kind::parameter, index}; }
   [[nodiscard]] static OnnxOperand node(std::size_t index) { return {Kind::node, index}; }
   [[nodiscard]] static OnnxOperand number(float value) { return {Kind::constant, 0, value}; }
+  [[nodiscard]] static OnnxOperand integers(std::vector<std::int64_t> list) {
+    return {Kind::integers, 0, 0, std::move(list)};
+  }
 };
 /// A node of ONNX (opset 17) with one output.
 struct OnnxNode {

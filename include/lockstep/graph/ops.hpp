@@ -6,6 +6,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,11 @@
 
 namespace lockstep {
 
+/// Other initial values than PyTorch's default.
+struct InitialValues {
+  Initialization initialization;
+  double deviation = 0;  ///< of Initialization::normal
+};
 struct Conv2dOptions {
   std::string name;
   std::int64_t out_channels = 0;
@@ -22,6 +28,8 @@ struct Conv2dOptions {
   std::int64_t padding = 0;
   std::int64_t groups = 1;  ///< divides the channels; each group sees only its own input channels
   bool bias = false;
+  std::optional<InitialValues> initial_weight = {};
+  std::optional<InitialValues> initial_bias = {};
 };
 /// Stochastic depth of a residual branch, torchvision's mode "row": in training, the branch is 0
 /// for the samples of a batch that drop `block`, and divided by 1 - probability for the others.
@@ -64,6 +72,17 @@ struct AvgPoolOptions {
 struct LinearOptions {
   std::string name;
   std::int64_t out_features = 0;
+  std::optional<InitialValues> initial_weight = {};
+  std::optional<InitialValues> initial_bias = {};
+  char separator = '.';  ///< of the names of parameters: fc.weight, or in_proj_weight
+};
+struct TokensOptions {
+  std::string class_token;  ///< names of the parameters, shaped (1, 1, E) and (1, 1 + S, E)
+  std::string positions;
+};
+struct AttentionOptions {
+  std::string name;
+  std::int64_t heads = 1;
 };
 struct SoftmaxCrossEntropyOptions {
   double label_smoothing = 0.0;
@@ -142,6 +161,7 @@ struct Flatten {
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
   [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
+/// Of a flat value, or of the channels of each pixel of C,H,W.
 struct Linear {
   static constexpr std::string_view op_name = "linear";
   ValueId input;
@@ -183,6 +203,36 @@ struct LayerNorm {
   [[nodiscard]] OpDefinition define(const OpInputs& in) const;
   [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
 };
+/// The pixels of E,H,W in rows, after a class token, plus an embedding of each position: the input
+/// of a vision transformer, E,1+HW,1. Source: A. Dosovitskiy et al., "An image is worth 16x16
+/// words: Transformers for image recognition at scale", 2020.
+struct Tokens {
+  static constexpr std::string_view op_name = "tokens";
+  ValueId input;
+  TokensOptions options;
+  static constexpr std::array gradient{GradientOp{.of_parameters = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
+};
+/// The channels of the first pixel.
+struct FirstToken {
+  static constexpr std::string_view op_name = "first_token";
+  ValueId input;
+  static constexpr std::array gradient{GradientOp{}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
+};
+/// softmax(q k^T / sqrt(d)) v of each head over the pixels of 3E,S,1, whose channels are those of
+/// all heads' q, then k, then v, with d = E / heads: what torch.nn.MultiheadAttention computes
+/// between its two projections. Source: A. Vaswani et al., "Attention is all you need", 2017.
+struct Attention {
+  static constexpr std::string_view op_name = "attention";
+  ValueId input;
+  AttentionOptions options;
+  static constexpr std::array gradient{GradientOp{.reads_inputs = true, .reads_saved = true}};
+  [[nodiscard]] OpDefinition define(const OpInputs& in) const;
+  [[nodiscard]] OnnxNodes onnx(const Shape& output) const;
+};
 
 /// Ends a graph with the sum of the samples' losses. With smoothing e, K classes and log p the
 /// log-softmax of the logits, the loss of a sample with label y is
@@ -218,7 +268,7 @@ struct MeanSquaredError {
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
                         Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy, Gelu, LayerNorm,
-                        MeanSquaredError>;
+                        MeanSquaredError, Tokens, FirstToken, Attention>;
 
 /// Whether the op is a loss, which ends a graph. `loss_name`: of its LossOption.
 template <typename T>

@@ -46,7 +46,7 @@ void CpuProgram::lower_all() {
   builder.emit_copy("input images", source, input);
   builder.set_value(graph.input(), input);
   if (!options_.training || state_->graph.has_fixed_statistics()) {
-    builder.emit("running statistics", {}, [this](void*) {
+    builder.emit_loop("running statistics", {}, [this](const auto&) {
       statistics_.statistics.load(state_->running_statistics.span(), statistics_.block.span());
     });
   }
@@ -57,11 +57,11 @@ void CpuProgram::lower_all() {
                 [&](const StepOp& op) {
                   const Tensor logits =
                       builder.in_format(builder.value(op.inputs[0]), logits_desc, "logits");
-                  builder.emit("loss", logits, [this](void* values) {
-                    loss_.forward(static_cast<const float*>(values), call_.targets, call_.samples);
+                  builder.emit_loop("loss", {logits}, [this](const LoopStep::Addresses& at) {
+                    loss_.forward(static_cast<const float*>(at[0]), call_.targets, call_.samples);
                   });
                   if (!options_.training) return;
-                  builder.emit("statistics to the host", {}, [this](void*) {
+                  builder.emit_loop("statistics to the host", {}, [this](const auto&) {
                     statistics_.statistics.publish(statistics_.block.span());
                   });
                 },
@@ -69,9 +69,10 @@ void CpuProgram::lower_all() {
                 [&](const StepOp& op) {
                   builder.begin_backward();
                   const Tensor gradient = builder.make(logits_desc);
-                  builder.emit("gradient of the loss", gradient, [this](void* values) {
-                    loss_.backward(call_.loss_scale, static_cast<float*>(values));
-                  });
+                  builder.emit_loop("gradient of the loss", {gradient},
+                                    [this](const LoopStep::Addresses& at) {
+                                      loss_.backward(call_.loss_scale, static_cast<float*>(at[0]));
+                                    });
                   builder.set_value(*op.output, gradient);
                 }});
   forward_ = builder.take_forward();

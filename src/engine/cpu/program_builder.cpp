@@ -67,6 +67,17 @@ Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const s
   return result;
 }
 
+Tensor ProgramBuilder::in_rows(const Tensor& tensor, const std::string& name) {
+  const Dims dims = dims_of(tensor.desc());
+  return in_format(
+      tensor, Desc(dims, type_of(tensor.desc()), dims.size() == 4 ? Tag::nhwc : Tag::nc), name);
+}
+
+Desc ProgramBuilder::rows_of(ValueId value, DataType type) const {
+  const Dims dims = dims_of(batch_shape(value));
+  return {dims, type, dims.size() == 4 ? Tag::nhwc : Tag::nc};
+}
+
 Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::string& name) {
   return in_format(master(id), desc, name);
 }
@@ -141,8 +152,21 @@ void ProgramBuilder::emit(std::unique_ptr<Step> step, const std::vector<Tensor>&
   list(std::move(step));
 }
 
-void ProgramBuilder::emit(const std::string& name, const Tensor& tensor, CallStep::Call call) {
-  emit(std::make_unique<CallStep>(name, tensor.memory, std::move(call)), {tensor});
+std::unique_ptr<Step> ProgramBuilder::loop_over(const std::string& name,
+                                                const std::vector<Tensor>& tensors,
+                                                LoopStep::Loop loop) {
+  std::vector<dnnl::memory> memories;
+  memories.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    touch(tensor);
+    memories.push_back(tensor.memory);
+  }
+  return std::make_unique<LoopStep>(name, std::move(memories), std::move(loop));
+}
+
+void ProgramBuilder::emit_loop(const std::string& name, const std::vector<Tensor>& tensors,
+                               LoopStep::Loop loop) {
+  list(loop_over(name, tensors, std::move(loop)));
 }
 
 void ProgramBuilder::emit_copy(const std::string& name, const Tensor& from, const Tensor& to) {
@@ -215,6 +239,17 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
   for (std::size_t i = 0; i < addends.size(); ++i) {
     if (targets[i]) add_to_arena(name, addends[i], outputs[i].parameter);
   }
+}
+
+void ProgramBuilder::emit_parameter_gradients(const std::string& name,
+                                              const std::vector<Tensor>& operands,
+                                              const std::vector<ParameterOutput>& outputs,
+                                              const LoopStep::Loop& loop) {
+  emit_parameter_gradients(name, outputs, [&](const std::vector<Tensor>& targets) {
+    std::vector<Tensor> tensors = operands;
+    tensors.insert(tensors.end(), targets.begin(), targets.end());
+    return loop_over(name, tensors, loop);
+  });
 }
 
 void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,

@@ -3,6 +3,7 @@
 #include "../lowering/graph_builder.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
+#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/dropped_blocks.hpp"
 #include "statistics.hpp"
 #include "step.hpp"
@@ -62,6 +63,11 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] Shape batch_shape(ValueId value) const;
   /// Type of values, their gradients and the working copies of weights.
   [[nodiscard]] DataType activations() const noexcept { return state_.activations; }
+  /// Calls `use` with a value of this type.
+  template <typename Use>
+  void with_type(const Use& use) const {
+    activations() == DataType::bf16 ? use(Bfloat16()) : use(0.0F);
+  }
   /// Attributes with the scratchpad in the program's own memory plan.
   [[nodiscard]] static dnnl::primitive_attr attributes();
 
@@ -72,6 +78,10 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
   /// The tensor in this format: itself, or a copy by a reorder step.
   [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
+  /// The tensor with the channels of a pixel adjacent: (N, H, W, C), or (N, C).
+  [[nodiscard]] Tensor in_rows(const Tensor& tensor, const std::string& name);
+  /// A tensor of that format for a value, in this type.
+  [[nodiscard]] Desc rows_of(ValueId value, DataType type) const;
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
 
   // Gradients.
@@ -88,8 +98,8 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   void emit_copy(const std::string& name, const Tensor& from, const Tensor& to);
   /// Emits a custom step that touches these tensors.
   void emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched);
-  /// Emits a call with the address of a tensor's values; null if the tensor is empty.
-  void emit(const std::string& name, const Tensor& tensor, CallStep::Call call);
+  /// Emits a loop over the values of these tensors.
+  void emit_loop(const std::string& name, const std::vector<Tensor>& tensors, LoopStep::Loop loop);
   /// An output of a step that is a parameter's gradient, written or added to the arena.
   struct ParameterOutput {
     int argument = 0;  ///< of a primitive
@@ -105,6 +115,10 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   void emit_parameter_gradients(const std::string& name,
                                 const std::vector<ParameterOutput>& outputs,
                                 const MakeGradientStep& make_step);
+  /// A loop over the values of `operands`, then of the outputs.
+  void emit_parameter_gradients(const std::string& name, const std::vector<Tensor>& operands,
+                                const std::vector<ParameterOutput>& outputs,
+                                const LoopStep::Loop& loop);
 
   /// A parameter's gradient that a custom step computes in its own buffer, plain, fp32.
   struct BufferedGradient {
@@ -125,6 +139,9 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] std::unique_ptr<Step> bound(const std::string& name,
                                             const dnnl::primitive& primitive,
                                             const Desc& scratchpad, const Arguments& arguments);
+  [[nodiscard]] std::unique_ptr<Step> loop_over(const std::string& name,
+                                                const std::vector<Tensor>& tensors,
+                                                LoopStep::Loop loop);
   void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, When when);
   /// A parameter in its arena format, in the type in which it is gathered.
   [[nodiscard]] Tensor master(ParameterId id);

@@ -53,18 +53,20 @@ Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {
 
 void ProgramBuilder::clear_gaps(std::size_t unit, const Tensor& gradients) {
   const ArenaLayout& layout = state_.arena.layout();
-  emit("clearing of gaps", gradients, [gaps = gaps_of(layout, layout.units[unit])](void* values) {
-    auto* const floats = static_cast<float*>(values);
-    for (const auto& [begin, end] : gaps) std::fill(floats + begin, floats + end, 0.0F);
-  });
+  emit_loop("clearing of gaps", {gradients},
+            [gaps = gaps_of(layout, layout.units[unit])](const LoopStep::Addresses& at) {
+              auto* const floats = static_cast<float*>(at[0]);
+              for (const auto& [begin, end] : gaps) std::fill(floats + begin, floats + end, 0.0F);
+            });
 }
 
 ListedStep ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
                                          std::function<void(std::byte*)> run,
                                          bool in_last_micro_step) {
-  return {.step = std::make_unique<CallStep>(
-              std::move(name), tensor.memory,
-              [run = std::move(run)](void* values) { run(static_cast<std::byte*>(values)); }),
+  return {.step = std::make_unique<LoopStep>(std::move(name), std::vector{tensor.memory},
+                                             [run = std::move(run)](const LoopStep::Addresses& at) {
+                                               run(static_cast<std::byte*>(at[0]));
+                                             }),
           .when = in_last_micro_step ? When::reducing : When::always};
 }
 

@@ -3,6 +3,7 @@
 #include "../vector_loop.hpp"
 #include "lockstep/core/bfloat16.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cstdint>
@@ -39,6 +40,12 @@ LOCKSTEP_INLINED inline void store_if(bool keep, Bfloat16& to, float value) {
 }
 
 }  // namespace
+
+void LoopStep::bind() {
+  std::ranges::transform(memories_, addresses_.begin(), [](const dnnl::memory& memory) {
+    return memory ? memory.get_data_handle() : nullptr;
+  });
+}
 
 PrimitiveStep::PrimitiveStep(std::string name, dnnl::primitive primitive, dnnl::stream stream,
                              std::vector<Argument> arguments)

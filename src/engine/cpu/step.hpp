@@ -22,19 +22,27 @@ class Step {
   virtual void bind() {}
 };
 
-/// Calls a function with the address of a memory object's values; null if it has none.
-class CallStep final : public Step {
+/// Calls a loop with the addresses of tensors' values; null for an empty one.
+class LoopStep final : public Step {
  public:
-  using Call = std::function<void(void* values)>;
-  CallStep(std::string name, dnnl::memory values, Call call)
-      : name_(std::move(name)), values_(std::move(values)), call_(std::move(call)) {}
-  void run() override { call_(values_ ? values_.get_data_handle() : nullptr); }
+  using Addresses = std::vector<void*>;
+  using Loop = std::function<void(const Addresses&)>;
+  LoopStep(std::string name, std::vector<dnnl::memory> memories, Loop loop)
+      : name_(std::move(name)),
+        memories_(std::move(memories)),
+        addresses_(memories_.size()),
+        loop_(std::move(loop)) {
+    bind();
+  }
+  void run() override { loop_(addresses_); }
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  void bind() override;
 
  private:
   std::string name_;
-  dnnl::memory values_;
-  Call call_;
+  std::vector<dnnl::memory> memories_;
+  Addresses addresses_;
+  Loop loop_;
 };
 
 /// A oneDNN primitive with its arguments.

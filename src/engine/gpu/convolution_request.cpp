@@ -60,9 +60,11 @@ std::optional<ConvolutionNode> convolution_of(const Graph& graph, const Node& no
                            .layer = conv->options.name};
   }
   if (const auto* linear = std::get_if<Linear>(&node.op)) {
-    return ConvolutionNode{.shape = {.height = 1,
-                                     .width = 1,
-                                     .in_channels = output_of(linear->input)[0],
+    const Shape& in = output_of(linear->input);
+    const bool flat = in.rank() == 1;
+    return ConvolutionNode{.shape = {.height = flat ? 1 : in[1],
+                                     .width = flat ? 1 : in[2],
+                                     .in_channels = in[0],
                                      .out_channels = linear->options.out_features},
                            .input = linear->input,
                            .layer = linear->options.name};

@@ -15,14 +15,16 @@ bool is_grouped_weight(const Graph& graph, ParameterId id) {
   });
 }
 
+/// A weight is (out, in) or (out, in, height, width); other parameters are rows of channels.
 ParameterFormat format_of(const Graph& graph, ParameterId id) {
-  const Shape& shape = graph.parameters()[static_cast<std::size_t>(id)].shape;
-  const bool vector = shape.rank() == 1;
-  const std::int64_t out = vector ? 1 : shape[0];
-  const std::int64_t in = vector ? shape[0] : shape[1];
+  const Parameter& parameter = graph.parameters()[static_cast<std::size_t>(id)];
+  const Shape& shape = parameter.shape;
+  const bool is_weight = parameter.kind == ParameterKind::weight;
+  const std::int64_t in = is_weight ? shape[1] : shape[shape.rank() - 1];
   const std::int64_t area = shape.rank() == 4 ? shape[2] * shape[3] : 1;
+  const std::int64_t out = shape.elements() / in / area;
   const std::int64_t padded_in = is_grouped_weight(graph, id) ? in : padded_channels(in);
-  const std::int64_t padded_out = vector ? 1 : padded_channels(out);
+  const std::int64_t padded_out = is_weight ? padded_channels(out) : out;
   const auto terms = [](std::int64_t count, std::int64_t stride) {
     std::vector<std::size_t> result;
     for (std::int64_t i = 0; i < count; ++i) result.push_back(static_cast<std::size_t>(i * stride));

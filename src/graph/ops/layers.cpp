@@ -124,31 +124,48 @@ OnnxNodes Flatten::onnx(const Shape& /*output*/) const {
 }
 
 OpDefinition Linear::define(const OpInputs& in) const {
-  const Shape& flat = in.shapes[0];
-  if (flat.rank() != 1) {
-    fail(ExitStatus::usage, "{} takes a flat input, but gets {} (flatten it first)", options.name,
-         to_string(flat));
-  }
+  const Shape& value = in.shapes[0];
   if (options.out_features < 1) {
     fail(ExitStatus::usage, "{}: {} output features (at least 1 is needed)", options.name,
          options.out_features);
   }
-  const auto parameter = [&](const char* suffix, const Shape& shape, ParameterKind kind) {
-    return Parameter{.name = options.name + suffix,
+  const std::int64_t in_features = value[0];
+  const auto parameter = [&](const char* suffix, const Shape& shape, ParameterKind kind,
+                             const std::optional<InitialValues>& initial) {
+    const InitialValues values = initial.value_or(InitialValues{Initialization::uniform_fan_in});
+    return Parameter{.name = options.name + options.separator + suffix,
                      .shape = shape,
                      .kind = kind,
-                     .initialization = Initialization::uniform_fan_in,
-                     .fan_in = flat[0]};
+                     .initialization = values.initialization,
+                     .fan_in = in_features,
+                     .deviation = values.deviation};
   };
-  const Shape weight{options.out_features, flat[0]};
-  return {.output = {options.out_features},
-          .parameters = {parameter(".weight", weight, ParameterKind::weight),
-                         parameter(".bias", {options.out_features}, ParameterKind::bias)},
-          .multiply_adds = weight.elements()};
+  const Shape weight{options.out_features, in_features};
+  OpDefinition result{
+      .output = {options.out_features},
+      .parameters = {parameter("weight", weight, ParameterKind::weight, options.initial_weight),
+                     parameter("bias", {options.out_features}, ParameterKind::bias,
+                               options.initial_bias)},
+      .multiply_adds = weight.elements()};
+  if (value.rank() == 3) {
+    result.output = {options.out_features, value[1], value[2]};
+    result.multiply_adds *= value[1] * value[2];
+  }
+  return result;
 }
 
-OnnxNodes Linear::onnx(const Shape& /*output*/) const {
-  return {{.type = "Gemm", .attributes = {{"transB", std::int64_t{1}}}}};
+OnnxNodes Linear::onnx(const Shape& output) const {
+  if (output.rank() == 1) {
+    return {{.type = "Gemm", .attributes = {{"transB", std::int64_t{1}}}}};
+  }
+  using In = OnnxOperand;
+  using Axes = std::vector<std::int64_t>;
+  return {
+      {.type = "Transpose", .attributes = {{"perm", Axes{0, 2, 3, 1}}}, .inputs = {In::value()}},
+      {.type = "Transpose", .attributes = {{"perm", Axes{1, 0}}}, .inputs = {In::parameter(0)}},
+      {.type = "MatMul", .inputs = {In::node(0), In::node(1)}},
+      {.type = "Add", .inputs = {In::node(2), In::parameter(1)}},
+      {.type = "Transpose", .attributes = {{"perm", Axes{0, 3, 1, 2}}}, .inputs = {In::node(3)}}};
 }
 
 }  // namespace lockstep

@@ -77,17 +77,21 @@ OpDefinition Conv2d::define(const OpInputs& in) const {
   const std::int64_t fan_in = weight.elements() / options.out_channels;
   OpDefinition result{.output = windows_output(options.name, options.out_channels, image, options),
                       .function = function_of(options)};
-  result.parameters.push_back({.name = options.name + ".weight",
-                               .shape = weight,
-                               .kind = ParameterKind::weight,
-                               .initialization = Initialization::kaiming_normal_fan_out,
-                               .fan_in = fan_in});
+  const auto add = [&](const char* suffix, const Shape& shape, ParameterKind kind,
+                       const InitialValues& initial) {
+    result.parameters.push_back({.name = options.name + suffix,
+                                 .shape = shape,
+                                 .kind = kind,
+                                 .initialization = initial.initialization,
+                                 .fan_in = fan_in,
+                                 .deviation = initial.deviation});
+  };
+  using enum Initialization;
+  add(".weight", weight, ParameterKind::weight,
+      options.initial_weight.value_or(InitialValues{kaiming_normal_fan_out}));
   if (options.bias) {
-    result.parameters.push_back({.name = options.name + ".bias",
-                                 .shape = {options.out_channels},
-                                 .kind = ParameterKind::bias,
-                                 .initialization = Initialization::uniform_fan_in,
-                                 .fan_in = fan_in});
+    add(".bias", {options.out_channels}, ParameterKind::bias,
+        options.initial_bias.value_or(InitialValues{uniform_fan_in}));
   }
   // Each weight is used once per output pixel of its channel.
   result.multiply_adds = weight.elements() * result.output[1] * result.output[2];

@@ -1,6 +1,5 @@
 #include "../../vector_loop.hpp"
 #include "../lowering.hpp"
-#include "lockstep/core/bfloat16.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -144,31 +143,6 @@ struct Backward {
   }
 };
 
-/// Calls a loop with the addresses of tensors' values; null for an empty one.
-class LoopStep final : public Step {
- public:
-  using Addresses = std::vector<void*>;
-  using Loop = std::function<void(const Addresses&)>;
-  LoopStep(std::string name, const std::vector<Tensor>& tensors, Loop loop)
-      : name_(std::move(name)), addresses_(tensors.size()), loop_(std::move(loop)) {
-    for (const Tensor& tensor : tensors) memories_.push_back(tensor.memory);
-    bind();
-  }
-  void run() override { loop_(addresses_); }
-  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  void bind() override {
-    std::ranges::transform(memories_, addresses_.begin(), [](const dnnl::memory& memory) {
-      return memory ? memory.get_data_handle() : nullptr;
-    });
-  }
-
- private:
-  std::string name_;
-  std::vector<dnnl::memory> memories_;
-  Addresses addresses_;
-  Loop loop_;
-};
-
 class LayerNormLowering final : public Lowering {
  public:
   LayerNormLowering(const LayerNorm& op, const LoweringContext& context)
@@ -186,7 +160,7 @@ class LayerNormLowering final : public Lowering {
     }
     const std::vector<Tensor> tensors{source, parameter(builder, 0), parameter(builder, 1), target,
                                       saved};
-    with_type(builder, [&]<typename T>(const T&) {
+    builder.with_type([&]<typename T>(const T&) {
       const auto loop = [extent = extent_,
                          eps = static_cast<float>(op_.options.eps)](const LoopStep::Addresses& at) {
         Forward<T>{.extent = extent,
@@ -198,8 +172,7 @@ class LayerNormLowering final : public Lowering {
                    .statistics = statistics(extent, at[4])}
             .run();
       };
-      builder.emit(std::make_unique<LoopStep>("layer norm " + op_.options.name, tensors, loop),
-                   tensors);
+      builder.emit_loop("layer norm " + op_.options.name, tensors, loop);
     });
     builder.set_value(*op.output, target);
   }
@@ -225,24 +198,27 @@ class LayerNormLowering final : public Lowering {
         target,
         builder.make(vector(2 * parts_of(extent_) * extent_.channels))};
     const Desc channels = vector(extent_.channels);
-    builder.emit_parameter_gradients(
-        name,
-        {{.argument = 0, .parameter = parameters_[0], .desc = channels},
-         {.argument = 0, .parameter = parameters_[1], .desc = channels}},
-        [&](const std::vector<Tensor>& outputs) {
-          std::vector<Tensor> tensors = operands;
-          tensors.insert(tensors.end(), outputs.begin(), outputs.end());
-          for (const Tensor& tensor : tensors) builder.touch(tensor);
-          return gradient_step(builder, name, tensors);
-        });
+    builder.with_type([&]<typename T>(const T&) {
+      builder.emit_parameter_gradients(
+          name, operands,
+          {{.argument = 0, .parameter = parameters_[0], .desc = channels},
+           {.argument = 0, .parameter = parameters_[1], .desc = channels}},
+          [extent = extent_](const LoopStep::Addresses& at) {
+            Backward<T>{.extent = extent,
+                        .source = static_cast<const T*>(at[0]),
+                        .gradient = static_cast<const T*>(at[1]),
+                        .scale = static_cast<const float*>(at[2]),
+                        .statistics = statistics(extent, at[3]),
+                        .target = static_cast<T*>(at[4]),
+                        .partials = static_cast<float*>(at[5]),
+                        .scale_gradient = static_cast<float*>(at[6]),
+                        .shift_gradient = static_cast<float*>(at[7])}
+                .run();
+          });
+    });
   }
 
  private:
-  /// Calls `use` with a value of the type of values.
-  template <typename Use>
-  static void with_type(const ProgramBuilder& builder, const Use& use) {
-    builder.activations() == DataType::bf16 ? use(Bfloat16()) : use(0.0F);
-  }
   [[nodiscard]] static Desc vector(std::ptrdiff_t size) {
     return f32(Dims{static_cast<Dims::value_type>(size)}, Tag::x);
   }
@@ -255,35 +231,11 @@ class LayerNormLowering final : public Lowering {
     const Dims dims = dims_of(value.desc());
     extent_ = {.rows = dims[0], .channels = dims[1]};
     for (std::size_t axis = 2; axis < dims.size(); ++axis) extent_.rows *= dims[axis];
-    const Desc rows(dims, type_of(value.desc()), dims.size() == 4 ? Tag::nhwc : Tag::nc);
-    return builder.in_format(value, rows, "input of " + op_.options.name);
+    return builder.in_rows(value, "input of " + op_.options.name);
   }
   [[nodiscard]] Tensor parameter(ProgramBuilder& builder, std::size_t index) const {
     return builder.parameter(parameters_[index], vector(extent_.channels), op_.options.name);
   }
-  /// `tensors`: the members of Backward that are addresses, in order.
-  [[nodiscard]] std::unique_ptr<Step> gradient_step(const ProgramBuilder& builder,
-                                                    const std::string& name,
-                                                    const std::vector<Tensor>& tensors) const {
-    std::unique_ptr<Step> step;
-    with_type(builder, [&]<typename T>(const T&) {
-      step = std::make_unique<LoopStep>(name, tensors,
-                                        [extent = extent_](const LoopStep::Addresses& at) {
-                                          Backward<T>{.extent = extent,
-                                                      .source = static_cast<const T*>(at[0]),
-                                                      .gradient = static_cast<const T*>(at[1]),
-                                                      .scale = static_cast<const float*>(at[2]),
-                                                      .statistics = statistics(extent, at[3]),
-                                                      .target = static_cast<T*>(at[4]),
-                                                      .partials = static_cast<float*>(at[5]),
-                                                      .scale_gradient = static_cast<float*>(at[6]),
-                                                      .shift_gradient = static_cast<float*>(at[7])}
-                                              .run();
-                                        });
-    });
-    return step;
-  }
-
   LayerNorm op_;
   std::vector<ParameterId> parameters_;
   RowExtent extent_{};

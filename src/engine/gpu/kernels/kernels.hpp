@@ -257,6 +257,53 @@ void layer_norm_parameter_gradients(Stream stream, DataType type, const Matrix& 
                                     const void* x, const void* dy, const RowStatistics& statistics,
                                     const KeptGradients& out, void* workspace);
 
+// --- Tokens and attention -----------------------------------------------------------------------
+
+/// Values are T (batch, tokens, padded).
+struct TokenExtent {
+  std::int64_t batch;
+  std::int64_t tokens;
+  std::int64_t padded;
+};
+/// y = the class token, then the pixels (batch, tokens - 1, padded), plus the positions (tokens,
+/// padded).
+void tokens_forward(Stream stream, DataType type, const TokenExtent& extent, const void* pixels,
+                    const float* class_token, const float* positions, void* y);
+/// Writes the pixels' gradient.
+void tokens_backward(Stream stream, DataType type, const TokenExtent& extent, const void* dy,
+                     void* dpixels);
+/// Null: not written.
+struct TokenGradients {
+  float* class_token;
+  float* positions;
+  bool adds;  ///< to the values there
+};
+void tokens_parameter_gradients(Stream stream, DataType type, const TokenExtent& extent,
+                                const void* dy, const TokenGradients& out);
+/// y (batch, padded) = the first token of x.
+void first_token_forward(Stream stream, DataType type, const TokenExtent& extent, const void* x,
+                         void* y);
+void first_token_backward(Stream stream, DataType type, const TokenExtent& extent, const void* dy,
+                          void* dx);
+
+/// qkv is T (batch, tokens, padded_input), with q, k and v of (heads, width) each; the output is T
+/// (batch, tokens, padded).
+struct AttentionExtent {
+  std::int64_t batch;
+  std::int64_t tokens;
+  std::int64_t heads;
+  std::int64_t width;
+  std::int64_t padded_input;
+  std::int64_t padded;
+};
+[[nodiscard]] std::size_t attention_workspace(const AttentionExtent& extent);
+/// `normalizers`: (batch, heads, tokens), log of the sum of exp(score); null: not kept.
+void attention_forward(Stream stream, DataType type, const AttentionExtent& extent, const void* qkv,
+                       float* normalizers, void* y, void* workspace);
+void attention_backward(Stream stream, DataType type, const AttentionExtent& extent,
+                        const void* qkv, const float* normalizers, const void* dy, void* dqkv,
+                        void* workspace);
+
 // --- Pooling, flattening, bias ------------------------------------------------------------------
 
 struct PoolExtent {
