@@ -155,7 +155,7 @@ class SimpleCnn(torch.nn.Module):
 class Lamb(torch.optim.Optimizer):
     """LAMB as timm and NVIDIA's FusedLAMB compute it, with their defaults: eps 1e-6, the norm of all gradients at most 1.
 
-    As timm groups parameters, those of one dimension neither decay nor adapt.
+    As timm groups parameters, those of one dimension neither decay nor adapt, nor do embeddings, which have three.
     """
 
     def __init__(self, parameters, lr, weight_decay):
@@ -175,7 +175,7 @@ class Lamb(torch.optim.Optimizer):
                 state.update(first=first, second=second)
                 update = first / (1 - 0.9**self.step_count) / (torch.sqrt(second / (1 - 0.999**self.step_count)) + 1e-6)
                 ratio = 1.0
-                if p.dim() > 1:
+                if p.dim() in (2, 4):
                     update = update + group["weight_decay"] * p
                     if p.norm() > 0 and update.norm() > 0:
                         ratio = p.norm() / update.norm()
