@@ -374,7 +374,7 @@ BOOST_AUTO_TEST_CASE(linear_layers_of_pixels) {
     Graph graph("linear of " + std::to_string(channels), {3, 5, 4});
     ValueId x = graph.linear(graph.input(), {.name = "fc1", .out_features = channels});
     x = graph.relu(graph.linear(x, {.name = "fc2", .out_features = 7}));
-    classify(graph, graph.add(x, graph.linear(x, {.name = "fc3", .out_features = 7})));
+    classify(graph, graph.add(x, graph.linear(x, {.name = "fc3", .out_features = 7})), 4);
     for (const std::int64_t batch_size : {1, 5}) check_all(graph, batch_size);
   }
 }

@@ -113,10 +113,8 @@ BOOST_AUTO_TEST_CASE(every_model_ends_with_a_loss_over_its_classes) {
 
 BOOST_AUTO_TEST_CASE(every_model_ends_with_binary_cross_entropy_on_request) {
   for (const std::string_view name : model_names()) {
-    const Graph graph = make_model(name, {.classes = 7,
-                                          .label_smoothing = 0.1,
-                                          .loss = "bce",
-                                          .bce_target_threshold = 0.2});
+    const Graph graph = make_model(
+        name, {.classes = 7, .label_smoothing = 0.1, .loss = "bce", .bce_target_threshold = 0.2});
 
     const auto* loss = std::get_if<BinaryCrossEntropy>(&graph.nodes().back().op);
     BOOST_REQUIRE(loss != nullptr);

@@ -1,5 +1,5 @@
+#include "../linear_of_pixels.hpp"
 #include "../linear_step.hpp"
-#include "../lowering.hpp"
 
 #include <memory>
 #include <optional>
@@ -12,8 +12,8 @@ using Forward = dnnl::inner_product_forward;
 using BackwardData = dnnl::inner_product_backward_data;
 using BackwardWeights = dnnl::inner_product_backward_weights;
 
-/// Source and target are plain (rows, F), a row a sample, or a pixel of it; oneDNN chooses only the
-/// weight's format. Logits are always fp32, because the loss subtracts them.
+/// Source and target are plain (N, F); oneDNN chooses only the weight's format. Logits are always
+/// fp32, because the loss subtracts them.
 class InnerProduct final {
  public:
   struct Types {
@@ -22,11 +22,13 @@ class InnerProduct final {
   };
   InnerProduct(const Linear& op, const LoweringContext& context, const Types& types)
       : name_(op.options.name),
-        source_(matrix(context.node(op.input).output, types.activations, types.batch_size)),
-        target_(matrix(context.node().output,
-                       makes_logits(context) ? DataType::f32 : types.activations,
-                       types.batch_size)),
-        target_gradient_(matrix(context.node().output, types.activations, types.batch_size)),
+        source_(plain(context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
+                          types.batch_size),
+                      types.activations)),
+        target_(plain(context.node().output.with_batch(types.batch_size),
+                      makes_logits(context) ? DataType::f32 : types.activations)),
+        target_gradient_(
+            plain(context.node().output.with_batch(types.batch_size), types.activations)),
         bias_(f32(Dims{op.options.out_features}, Tag::x)) {
     const Shape& weight =
         context.graph.parameters()[static_cast<std::size_t>(context.node().parameters[0])].shape;
@@ -71,9 +73,6 @@ class InnerProduct final {
   }
 
  private:
-  static Desc matrix(const Shape& value, DataType type, std::int64_t batch_size) {
-    return plain({batch_size * value.elements() / value[0], value[0]}, type);
-  }
   static bool makes_logits(const LoweringContext& context) {
     return context.graph.logits() == context.id;
   }
@@ -106,12 +105,11 @@ class LinearLowering final : public Lowering {
         op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     const std::string& name = op_.options.name;
     const Tensor value = builder.value(op.inputs[0]);
-    source_ = source(builder, value, product);
+    source_ = builder.in_format(value, product.source(), "input of " + name);
     copied_ = source_.buffer != value.buffer;
     const Tensor bias = builder.parameter(parameters_[1], product.bias(), name);
-    const Tensor stored = builder.make(builder.rows_of(op.node, type_of(product.target())));
-    builder.set_value(*op.output, stored);
-    const Tensor target = builder.view(stored, product.target());
+    const Tensor target = builder.make(product.target());
+    builder.set_value(*op.output, target);
     if (!builder.training() && builder.activations() == DataType::f32) {
       const Tensor weight = builder.parameter(parameters_[0], product.plain_weight(), name);
       builder.emit(std::make_unique<LinearStep>("inner product " + name,
@@ -137,37 +135,30 @@ class LinearLowering final : public Lowering {
         op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     const std::string& name = op_.options.name;
     if (!gradient_) {
-      const Tensor arrives = builder.value(op.grad_output[0]);
-      gradient_ =
-          builder.view(builder.in_format(arrives, builder.rows_of(op.node, builder.activations()),
-                                         "gradient of " + name),
-                       product.target_gradient());
+      gradient_ = builder.in_format(builder.value(op.grad_output[0]), product.target_gradient(),
+                                    "gradient of " + name);
     }
     if (op.gradient.of_parameters) return emit_weight_gradient(builder, op, product);
     const auto data_pd = product.backward_data(forward_, builder.engine());
     const Tensor weight = builder.parameter(parameters_[0], data_pd.weights_desc(), name);
-    const Tensor stored = builder.make(builder.rows_of(op_.input, builder.activations()));
-    const Tensor target = builder.view(stored, product.source());
+    const Tensor target = builder.make(product.source());
     builder.emit(
         "data gradient of inner product " + name, BackwardData(data_pd), data_pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_DST, *gradient_}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
-    builder.set_value(*op.grad_inputs[0], stored);
+    builder.set_value(*op.grad_inputs[0], target);
   }
 
  private:
-  [[nodiscard]] Tensor source(ProgramBuilder& builder, const Tensor& value,
-                              const InnerProduct& product) const {
-    return builder.view(builder.in_rows(value, "input of " + op_.options.name), product.source());
-  }
   void emit_weight_gradient(ProgramBuilder& builder, const StepOp& op,
                             const InnerProduct& product) {
     const std::string& name = op_.options.name;
     const auto weights_pd = product.backward_weights(forward_, builder.engine());
-    const Tensor of_weight =
-        copied_ ? source_ : source(builder, builder.value(op.inputs[0]), product);
+    const Tensor source = copied_ ? source_
+                                  : builder.in_format(builder.value(op.inputs[0]), product.source(),
+                                                      "input of " + name);
     builder.emit_parameter_gradients("weight gradient of inner product " + name,
                                      BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
-                                     {{DNNL_ARG_SRC, of_weight}, {DNNL_ARG_DIFF_DST, *gradient_}},
+                                     {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, *gradient_}},
                                      {{.argument = DNNL_ARG_DIFF_WEIGHTS,
                                        .parameter = parameters_[0],
                                        .desc = weights_pd.diff_weights_desc()},
@@ -188,11 +179,15 @@ class LinearLowering final : public Lowering {
 }  // namespace
 
 static std::unique_ptr<Lowering> make_lowering(const Linear& op, const LoweringContext& context) {
+  if (context.node().output.rank() > 1) return lower_linear_of_pixels(op, context);
   return std::make_unique<LinearLowering>(op, context);
 }
 
 Desc weight_format(const Linear& op, const LoweringContext& context,
                    const WeightFormatOptions& options) {
+  if (context.node().output.rank() > 1) {
+    return plain({op.options.out_features, context.node(op.input).output[0]});
+  }
   const InnerProduct product(op, context,
                              {.activations = options.activations, .batch_size = nominal_batch});
   const dnnl::engine& engine = options.engine;
