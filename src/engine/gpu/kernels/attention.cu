@@ -116,14 +116,15 @@ struct SoftmaxGradient {
   }
 };
 
-/// Zeros after the channels of each row.
+/// Zeros after the channels of each row. One item per value.
 template <typename T>
 struct ClearPadding {
   std::int64_t channels;
   std::int64_t padded;
   T* values;
-  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t row) const {
-    for (std::int64_t c = channels; c < padded; ++c) values[row * padded + c] = from_float<T>(0);
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const Division place = divide(item, padded - channels);
+    values[place.quotient * padded + channels + place.rest] = from_float<T>(0);
   }
 };
 
@@ -202,7 +203,8 @@ template <typename T>
 void clear_padding(Stream stream, const AttentionExtent& extent, std::int64_t channels,
                    std::int64_t padded, T* values) {
   if (channels == padded) return;
-  launch(stream, extent.batch * extent.tokens, ClearPadding<T>{channels, padded, values});
+  launch(stream, extent.batch * extent.tokens * (padded - channels),
+         ClearPadding<T>{channels, padded, values});
 }
 
 }  // namespace

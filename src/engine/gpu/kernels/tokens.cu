@@ -65,8 +65,12 @@ struct TokensParameterGradients {
     if (out.positions != nullptr) write(out.positions + at, sums);
     if (out.class_token != nullptr && at < extent.padded) write(out.class_token + at, sums);
   }
-  LOCKSTEP_HOST_DEVICE void write(float* to, const Floats<item_size>& sums) const {
-    for (int i = 0; i < item_size; ++i) to[i] = out.adds ? to[i] + sums[i] : sums[i];
+  LOCKSTEP_HOST_DEVICE void write(float* to, Floats<item_size> sums) const {
+    if (out.adds) {
+      const auto there = load<item_size>(to);
+      for (int i = 0; i < item_size; ++i) sums[i] += there[i];
+    }
+    store<item_size>(to, sums);
   }
 };
 
