@@ -229,8 +229,9 @@ BOOST_AUTO_TEST_CASE(wrong_shapes_are_refused_with_layer_and_shapes) {
   const ValueId flat = graph.flatten(conv);
 
   check_mentions(usage_error([&] { graph.add(0, conv); }), {"conv1", "3x9x7", "4x7x5"});
-  check_mentions(usage_error([&] { graph.linear(conv, {.name = "fc", .out_features = 2}); }),
-                 {"fc", "4x7x5", "flatten"});
+  const ValueId pixels = graph.linear(conv, {.name = "of_pixels", .out_features = 2});
+  check_mentions(usage_error([&] { graph.softmax_cross_entropy(pixels, {}); }),
+                 {"of_pixels", "2x7x5"});
   check_mentions(usage_error([&] { graph.conv2d(flat, {.name = "late", .out_channels = 2}); }),
                  {"late", "140"});
   check_mentions(usage_error([&] { graph.batch_norm(flat, {.name = "bn"}); }), {"bn", "140"});

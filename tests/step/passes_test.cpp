@@ -190,9 +190,9 @@ BOOST_AUTO_TEST_CASE(backward_ends_where_nothing_is_trained) {
 
 BOOST_AUTO_TEST_CASE(every_parameter_is_completed_once_and_in_order) {
   for (const std::string_view name : model_names()) {
-    const Graph graph = make_model(name, {.image = {.channels = 3, .height = 64, .width = 64},
+    const Graph graph = make_model(name, {.image = {.channels = 3, .height = 224, .width = 224},
                                           .classes = 10,
-                                          .width = 16,
+                                          .width = 48,
                                           .zero_init_residual = false});
     std::vector<ParameterId> completed;
     for (const StepOp& op : training(graph).ops) {
@@ -204,9 +204,9 @@ BOOST_AUTO_TEST_CASE(every_parameter_is_completed_once_and_in_order) {
 
 BOOST_AUTO_TEST_CASE(a_value_is_written_once_and_before_it_is_read) {
   for (const std::string_view name : model_names()) {
-    const Graph graph = make_model(name, {.image = {.channels = 3, .height = 64, .width = 64},
+    const Graph graph = make_model(name, {.image = {.channels = 3, .height = 224, .width = 224},
                                           .classes = 10,
-                                          .width = 16,
+                                          .width = 48,
                                           .zero_init_residual = false});
     for (const bool again : {false, true}) {
       StepGraph steps = training(graph, {.relu_takes_sums = true});
