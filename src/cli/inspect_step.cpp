@@ -42,14 +42,14 @@ class Listing final {
  private:
   void add(std::size_t index, Report& report) const {
     const StepOp& op = step_.steps.ops[index];
-    const bool collective = !op.computes();
+    const bool has_values = op.computes();
     const bool sums = sums_over_ranks(op, config_, graph_);
-    const std::string name = collective
-                                 ? collective_name(op)
+    const std::string name = !has_values
+                                 ? name_of_unit(op)
                                  : fmt::format("{} {}{}", kind_name(op), subject_of(op, graph_),
                                                sums ? ", with a sum over ranks" : "");
     Json entry{{"op", std::string(kind_name(op))},
-               {"of", collective ? place_of(op) : subject_of(op, graph_)},
+               {"of", has_values ? subject_of(op, graph_) : place_of(op)},
                {"reads", named(op.reads())},
                {"writes", Json::array()}};
     std::vector<std::string> completed;
@@ -62,14 +62,14 @@ class Listing final {
       if (starts(op)) entry["bytes"] = bytes_sent(op);
       report.text += fmt::format("  {:>4}  {:<106}  {:>13.2f}\n", index, name,
                                  static_cast<double>(bytes_sent(op)) / 0x1p20);
-    } else if (collective) {
+    } else if (!has_values) {
       report.text += fmt::format("  {:>4}  {}\n", index, name);
     }
     // Of an op that does not fit beside what it writes, that has lines of its own.
     std::string reads = joined(op.reads());
     std::string reads_of = name;
     const bool fits = name.size() <= 42 && reads.size() <= 34;
-    if (!collective && (!fits || op.writes().empty())) {
+    if (has_values && (!fits || op.writes().empty())) {
       report.text += fmt::format("  {:>4}  {:<42}  {}\n", index, name, reads);
       reads_of.clear();
       reads.clear();
@@ -136,7 +136,7 @@ class Listing final {
     if (!of_tail(op)) return unit;
     return step_.tail_joins_last ? unit + " and the tail" : "the tail";
   }
-  [[nodiscard]] std::string collective_name(const StepOp& op) const {
+  [[nodiscard]] std::string name_of_unit(const StepOp& op) const {
     if (!op.is_collective()) return fmt::format("{} of {}", kind_name(op), place_of(op));
     return fmt::format(
         "{} the {} of {}{}{}", starts(op) ? "start" : "wait for",

@@ -34,7 +34,7 @@ std::string list_of_commands() {
 
 void print_help() {
   print_out(
-      "lockstep {}: synchronous data-parallel training of residual networks over MPI\n\n"
+      "lockstep {}: synchronous data-parallel training of image networks over MPI\n\n"
       "usage: lockstep COMMAND [options]\n\n"
       "{}",
       version(), Lines{list_of_commands()});
@@ -56,7 +56,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
         print_err("\n{}\ntry: {}\n\n", Lines{list_of_commands()}, line_to_try);
       }
       fail(ExitStatus::usage,
-           "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); give "
+           "no command given (lockstep trains image networks over MPI, on CPUs and GPUs); give "
            "one of those above, or see lockstep --help");
     };
     if (!terminal_facts().has_launcher) return show_commands(true);

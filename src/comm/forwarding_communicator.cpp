@@ -67,7 +67,13 @@ void ForwardingCommunicator::reduce_scatter_buffer(ConstBuffer all, MutableBuffe
 template <typename Start>
 Request ForwardingCommunicator::starting(const CollectiveCall& call, Start&& start) {
   before_start(call);
-  const Request request = start();
+  Request request;
+  try {
+    request = start();
+  } catch (...) {
+    after_start(call.kind, request);  // which is done: nothing is in flight
+    throw;
+  }
   after_start(call.kind, request);
   return request;
 }

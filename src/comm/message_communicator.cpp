@@ -78,7 +78,7 @@ struct Made {
   std::string no_memory;  ///< why it has one level although its layout allows two
 };
 
-Made make(std::shared_ptr<Communicator> inner, Options options) {
+Made make(std::shared_ptr<Communicator> inner, const Options& options) {
   auto group = group_of(*inner, 0);
   std::vector<int> node_of(static_cast<std::size_t>(inner->size()));
   const int node = options.node.value_or(first_rank_on_node(*group));
@@ -90,20 +90,19 @@ Made make(std::shared_ptr<Communicator> inner, Options options) {
     result.one_level_reason = why_one_level(layout);
     if (result.one_level_reason.empty()) levels = make_two_levels(*inner, layout, options);
   }
-  if (levels.exchange) {
+  const bool two_levels = levels.exchange != nullptr;
+  if (two_levels) {
     result.algorithm = fmt::format("shared memory, {} between {} nodes",
                                    name_of(schedule_of(options, layout.nodes)), layout.nodes);
   } else {
     result.algorithm = name_of(schedule_of(options, inner->size()));
     levels.exchange = make_messages(std::move(group), options);
   }
-  if (!levels.no_memory.empty()) {
-    result.one_level_reason = levels.no_memory;
-    options.two_levels = false;  // a split has this one's transport
-  }
-  const auto over = [options](std::shared_ptr<Communicator> part) -> ExchangePart {
+  if (!levels.no_memory.empty()) result.one_level_reason = levels.no_memory;
+  // A part may have one level where this one has, whatever the reason.
+  const auto over = [options, two_levels](std::shared_ptr<Communicator> part) -> ExchangePart {
     auto [made, no_memory] = make(std::move(part), options);
-    return {std::move(made.communicator), std::move(no_memory)};
+    return {std::move(made.communicator), two_levels ? std::move(no_memory) : ""};
   };
   result.communicator = make_exchange_communicator(std::move(inner), std::move(levels.exchange),
                                                    {.smallest_blocking = smallest_blocking,

@@ -99,7 +99,7 @@ void add_optimizer_options(OptionTable<Config>& t) {
                listed(&OptimizerTraits::decouples_decay),
            {.min = 0, .defaults = defaults_of(&Config::weight_decay)})
       .add(&Config::decay_norm_and_bias, "decay-norm-and-bias",
-           "apply --weight-decay to norm and bias parameters too")
+           "apply --weight-decay to norms, biases and embeddings, too")
       .add(&Config::freeze, "freeze",
            "parameters that are not trained: patterns of names, with * and ?, comma-separated, for "
            "example conv1.*,layer1.*")
@@ -134,9 +134,9 @@ void add_learning_options(OptionTable<Config>& t) {
           "network: mini-resnet, resnet18, resnet34, resnet50, resnet101, resnet152, "
           "resnext50_32x4d, resnext101_32x8d, resnext101_64x4d, wide_resnet50_2, wide_resnet101_2, "
           "mini-vit, vit_b_16, vit_b_32, vit_l_16, vit_l_32, vit_h_14, simple-cnn or mlp; resnet18 "
-          "and the following resnets have a 3x3 stem below 64 pixels: --stem")
+          "and the following resnets have a 3x3 stem below 64 pixels (--stem)")
       .add(&Config::width, "width",
-           "channels of the first convolution, of a vit's tokens, hidden width of mlp; 0: the "
+           "channels of the first convolution, or of a vit's tokens; hidden width of mlp; 0: the "
            "model's own",
            {.min = 0, .max = 65536})
       .add(&Config::zero_init_residual, "zero-init-residual",

@@ -129,10 +129,7 @@ class GraphBuilder final {
       fields.output = last ? value_name(value) : fields.name + "_output";
       if (each.inputs.empty()) fields.inputs = all_inputs(value);
       for (const OnnxOperand& input : each.inputs) {
-        fields.inputs.push_back(input_name(input, value, outputs));
-        if (!fields.inputs.back().empty()) continue;
-        fields.inputs.back() = fields.name + "_constant";
-        add_constant(fields.inputs.back(), input);
+        fields.inputs.push_back(operand(input, value, outputs, fields.name + "_constant"));
       }
       for (const auto& given : each.attributes) {
         fields.attributes.push_back(std::visit(
@@ -142,18 +139,9 @@ class GraphBuilder final {
       outputs.push_back(fields.output);
     }
   }
-  void add_constant(const std::string& name, const OnnxOperand& operand) {
-    if (operand.kind == OnnxOperand::Kind::constant) {
-      return add_initializer(name, {}, {.bytes = little_endian(operand.constant)});
-    }
-    FilePart content;
-    for (const std::int64_t value : operand.list) content.bytes += little_endian(value);
-    add_initializer(name, {static_cast<std::int64_t>(operand.list.size())}, content,
-                    ValueType::int64);
-  }
-  /// Empty for a constant. `outputs`: of the op's earlier nodes.
-  [[nodiscard]] std::string input_name(const OnnxOperand& input, ValueId value,
-                                       std::span<const std::string> outputs) const {
+  /// Its name; adds a constant, as `constant`. `outputs`: of the op's earlier nodes.
+  std::string operand(const OnnxOperand& input, ValueId value, std::span<const std::string> outputs,
+                      const std::string& constant) {
     switch (input.kind) {
       case OnnxOperand::Kind::value:
         return values_read(value)[input.index];
@@ -162,10 +150,16 @@ class GraphBuilder final {
       case OnnxOperand::Kind::node:
         return outputs[input.index];
       case OnnxOperand::Kind::constant:
-      case OnnxOperand::Kind::integers:
+        add_initializer(constant, {}, {.bytes = little_endian(input.constant)});
         break;
+      case OnnxOperand::Kind::integers: {
+        FilePart content;
+        for (const std::int64_t each : input.list) content.bytes += little_endian(each);
+        add_initializer(constant, {std::ssize(input.list)}, content, ValueType::int64);
+        break;
+      }
     }
-    return {};
+    return constant;
   }
   [[nodiscard]] std::vector<std::string> values_read(ValueId value) const {
     std::vector<std::string> names;

@@ -20,6 +20,19 @@ std::string details_of(const Node& node) {
   return text + node.function;
 }
 
+void require_initial_values(const Parameter& parameter) {
+  using enum Initialization;
+  const bool is_xavier = parameter.initialization == xavier_uniform;
+  if (is_xavier && parameter.shape.rank() < 2) {
+    fail(ExitStatus::usage, "{} is {} (xavier_uniform is for weights, of two axes or more)",
+         parameter.name, to_string(parameter.shape));
+  }
+  if (parameter.initialization == normal && !(parameter.deviation > 0)) {
+    fail(ExitStatus::usage, "{} has normal values of standard deviation {} (above 0 is needed)",
+         parameter.name, parameter.deviation);
+  }
+}
+
 }  // namespace
 
 const Shape& OpInputs::image(const std::string& layer) const {
@@ -31,24 +44,24 @@ std::string_view op_name(const Op& op) {
   return std::visit([](const auto& each) { return each.op_name; }, op);
 }
 
-std::string layer_name(const Op& op) {
+/// Null for an op without one.
+static const std::string* given_name(const Op& op) {
   return std::visit(
-      [&](const auto& each) -> std::string {
-        if constexpr (requires { each.options.name; }) return each.options.name;
-        return std::string(op_name(op));
+      [](const auto& each) -> const std::string* {
+        if constexpr (requires { each.options.name; }) return &each.options.name;
+        return nullptr;
       },
       op);
 }
 
+std::string layer_name(const Op& op) {
+  const std::string* const name = given_name(op);
+  return name != nullptr ? *name : std::string(op_name(op));
+}
+
 std::string unique_name(const Op& op, ValueId id) {
-  const bool is_named = std::visit(
-      [](const auto& each) {
-        return requires {
-          each.options.name;
-        };
-      },
-      op);
-  return is_named ? layer_name(op) : fmt::format("{}_{}", op_name(op), id);
+  const std::string* const name = given_name(op);
+  return name != nullptr ? *name : fmt::format("{}_{}", op_name(op), id);
 }
 
 Graph::Graph(std::string name, const Shape& input) : name_(std::move(name)) {
@@ -74,17 +87,31 @@ OpInputs Graph::inputs_of(const Op& op) const {
   return result;
 }
 
-void Graph::require_new_name(const std::string& parameter) const {
-  if (std::ranges::find(parameters_, parameter, &Parameter::name) == parameters_.end()) return;
-  fail(ExitStatus::usage, "{}: two parameters are named {} (layer names must differ)", name_,
-       parameter);
+void Graph::require_usable(const Op& op, const std::vector<Parameter>& parameters) const {
+  for (const Parameter& parameter : parameters) {
+    require_initial_values(parameter);
+    if (std::ranges::find(parameters_, parameter.name, &Parameter::name) == parameters_.end()) {
+      continue;
+    }
+    fail(ExitStatus::usage, "{}: two parameters are named {} (layer names must differ)", name_,
+         parameter.name);
+  }
+  const std::string* const name = given_name(op);
+  const auto has_it = [&](const Node& node) {
+    const std::string* const other = given_name(node.op);
+    return name != nullptr && other != nullptr && *name == *other;
+  };
+  if (std::ranges::any_of(nodes_, has_it)) {
+    fail(ExitStatus::usage, "{}: two layers are named '{}' (layer names must differ)", name_,
+         *name);
+  }
 }
 
 ValueId Graph::append(Op op) {
   const OpInputs inputs = inputs_of(op);
   OpDefinition defined = std::visit([&](const auto& each) { return each.define(inputs); }, op);
   // Before any of them is added, so that a rejected op leaves nothing behind.
-  for (const Parameter& parameter : defined.parameters) require_new_name(parameter.name);
+  require_usable(op, defined.parameters);
   Node node{.op = std::move(op),
             .output = defined.output,
             .parameters = {},

@@ -57,7 +57,9 @@ std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed
     }
     case Initialization::xavier_uniform: {
       const Shape& shape = parameter.shape;
-      fill_uniform(values, random, std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1])));
+      const std::int64_t area = shape.elements() / (shape[0] * shape[1]);
+      const auto fans = static_cast<double>((shape[0] + shape[1]) * area);
+      fill_uniform(values, random, std::sqrt(6.0 / fans));
       break;
     }
     case Initialization::normal: {

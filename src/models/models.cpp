@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -14,25 +13,31 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 19> names{"mini-resnet",
-                                                 "resnet18",
-                                                 "resnet34",
-                                                 "resnet50",
-                                                 "resnet101",
-                                                 "resnet152",
-                                                 "resnext50_32x4d",
-                                                 "resnext101_32x8d",
-                                                 "resnext101_64x4d",
-                                                 "wide_resnet50_2",
-                                                 "wide_resnet101_2",
-                                                 "mini-vit",
-                                                 "vit_b_16",
-                                                 "vit_b_32",
-                                                 "vit_l_16",
-                                                 "vit_l_32",
-                                                 "vit_h_14",
-                                                 "simple-cnn",
-                                                 "mlp"};
+struct Family {
+  std::vector<std::string_view> names;
+  Graph (*make)(std::string_view name, const ModelOptions& options);
+};
+/// In the order of `--help`; the first has the options of residual networks.
+const std::vector<Family>& families() {
+  using namespace models_detail;
+  const auto simple_cnn_of = [](std::string_view, const ModelOptions& options) {
+    return simple_cnn(options);
+  };
+  const auto mlp_of = [](std::string_view, const ModelOptions& options) { return mlp(options); };
+  static const std::vector<Family> all{{resnet_names(), resnet},
+                                       {vit_names(), vit},
+                                       {{"simple-cnn"}, simple_cnn_of},
+                                       {{"mlp"}, mlp_of}};
+  return all;
+}
+/// Null if no family has the name.
+const Family* family_of(std::string_view name) {
+  const auto has_it = [&](const Family& family) {
+    return std::ranges::find(family.names, name) != family.names.end();
+  };
+  const auto found = std::ranges::find_if(families(), has_it);
+  return found == families().end() ? nullptr : &*found;
+}
 
 /// Levenshtein distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -99,13 +104,16 @@ Graph make_own(const OwnModel& own, const ModelOptions& options) {
 }  // namespace
 
 std::vector<std::string_view> model_names() {
-  std::vector<std::string_view> all(names.begin(), names.end());
+  std::vector<std::string_view> all;
+  for (const Family& family : families()) {
+    all.insert(all.end(), family.names.begin(), family.names.end());
+  }
   for (const OwnModel& own : own_models()) all.emplace_back(own.name);
   return all;
 }
 
 bool is_built_in(std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
+  return family_of(name) != nullptr;
 }
 
 void add_model(OwnModel model) {
@@ -138,8 +146,13 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
   }
   const auto own = std::ranges::find(own_models(), name, &OwnModel::name);
   if (own != own_models().end()) return make_own(*own, options);
-  const bool is_vit = models_detail::is_vit(name);
-  const bool residual = name != "simple-cnn" && name != "mlp" && !is_vit;
+  const Family* const family = family_of(name);
+  if (family == nullptr) {
+    fail(ExitStatus::usage,
+         "--model is '{}' (there is no such model); did you mean {}? There are {}", name,
+         nearest_name(name), fmt::join(model_names(), ", "));
+  }
+  const bool residual = family == families().data();
   for (const auto& [option, given] : {std::pair{"--zero-init-residual", options.zero_init_residual},
                                       {"--stem deep", options.stem == Stem::deep},
                                       {"--stem 7x7", options.stem == Stem::conv7x7},
@@ -152,14 +165,7 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
          "out, or take a resnet",
          option, name);
   }
-  if (name == "simple-cnn") return models_detail::simple_cnn(options);
-  if (name == "mlp") return models_detail::mlp(options);
-  if (is_vit) return models_detail::vit(name, options);
-  if (is_built_in(name)) {
-    return models_detail::resnet(name, options);
-  }
-  fail(ExitStatus::usage, "--model is '{}' (there is no such model); did you mean {}? There are {}",
-       name, nearest_name(name), fmt::join(model_names(), ", "));
+  return family->make(name, options);
 }
 
 }  // namespace lockstep

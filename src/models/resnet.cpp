@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <vector>
 
 namespace lockstep::models_detail {
 namespace {
@@ -150,6 +151,12 @@ void classifier(Graph& graph, ValueId input, const ModelOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> resnet_names() {
+  std::vector<std::string_view> names;
+  for (const Variant& variant : variants) names.push_back(variant.name);
+  return names;
+}
 
 Graph resnet(std::string_view name, const ModelOptions& options) {
   const Variant& variant = *std::ranges::find(variants, name, &Variant::name);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 namespace lockstep::models_detail {
 namespace {
@@ -15,13 +16,13 @@ struct Variant {
   std::int64_t patch;  ///< height and width in pixels
   int depth;           ///< blocks
   std::int64_t heads;
-  std::int64_t width;   ///< channels of a token
-  std::int64_t hidden;  ///< channels within a block's perceptron, for this width
+  std::int64_t width;  ///< channels of a token
+  std::int64_t ratio;  ///< of a perceptron's hidden channels to the width
 };
 constexpr std::array variants{
-    Variant{"mini-vit", 4, 6, 4, 128, 256},      Variant{"vit_b_16", 16, 12, 12, 768, 3072},
-    Variant{"vit_b_32", 32, 12, 12, 768, 3072},  Variant{"vit_l_16", 16, 24, 16, 1024, 4096},
-    Variant{"vit_l_32", 32, 24, 16, 1024, 4096}, Variant{"vit_h_14", 14, 32, 16, 1280, 5120}};
+    Variant{"mini-vit", 4, 6, 4, 128, 2},     Variant{"vit_b_16", 16, 12, 12, 768, 4},
+    Variant{"vit_b_32", 32, 12, 12, 768, 4},  Variant{"vit_l_16", 16, 24, 16, 1024, 4},
+    Variant{"vit_l_32", 32, 24, 16, 1024, 4}, Variant{"vit_h_14", 14, 32, 16, 1280, 4}};
 
 constexpr InitialValues zeros{Initialization::zeros};
 constexpr InitialValues xavier{Initialization::xavier_uniform};
@@ -29,10 +30,7 @@ constexpr InitialValues xavier{Initialization::xavier_uniform};
 /// The variant with the options' width.
 Variant variant_of(std::string_view name, const ModelOptions& options) {
   Variant result = *std::ranges::find(variants, name, &Variant::name);
-  if (options.width != 0) {
-    result.hidden = result.hidden * options.width / result.width;
-    result.width = options.width;
-  }
+  if (options.width != 0) result.width = options.width;
   if (result.width % result.heads != 0) {
     fail(ExitStatus::usage,
          "--width {} does not go with --model {} (its {} heads divide the width); use a multiple "
@@ -68,7 +66,7 @@ ValueId attention(Graph& graph, ValueId input, const std::string& name, const Va
 ValueId perceptron(Graph& graph, ValueId input, const std::string& name, const Variant& variant) {
   const InitialValues bias{Initialization::normal, 1e-6};
   ValueId x = graph.linear(input, {.name = name + ".0",
-                                   .out_features = variant.hidden,
+                                   .out_features = variant.ratio * variant.width,
                                    .initial_weight = xavier,
                                    .initial_bias = bias});
   x = graph.append(Gelu{x});
@@ -88,8 +86,10 @@ ValueId block(Graph& graph, ValueId input, const std::string& name, const Varian
 
 }  // namespace
 
-bool is_vit(std::string_view name) {
-  return std::ranges::find(variants, name, &Variant::name) != variants.end();
+std::vector<std::string_view> vit_names() {
+  std::vector<std::string_view> names;
+  for (const Variant& variant : variants) names.push_back(variant.name);
+  return names;
 }
 
 Graph vit(std::string_view name, const ModelOptions& options) {

@@ -1,7 +1,7 @@
 #include "gradient_reducer.hpp"
-#include "lockstep/engine/engine.hpp"
 
 #include "element_precision.hpp"
+#include "lockstep/engine/engine.hpp"
 #include "register_memory.hpp"
 
 #include <utility>

@@ -288,10 +288,8 @@ class ShardedState final : public ParallelState, private UnitExchange {
   UnitReducer unit_reducer_;
   std::vector<float> host_shard_;              ///< of any unit, for transfers to and from rank 0
   std::vector<ParameterRange> update_ranges_;  ///< by unit
-  std::size_t started_ =
-      0;  ///< units whose reductions this step has started, if the engine holds gradients
-  std::vector<Request> gathers_;       ///< by unit
-  std::vector<Reduction> reductions_;  ///< by unit
+  std::vector<Request> gathers_;               ///< by unit
+  std::vector<Reduction> reductions_;          ///< by unit
   Request tail_request_;
   bool first_ = true;  ///< micro-step
   double waited_ = 0;

@@ -1,10 +1,12 @@
 #include "lockstep/parallel/step_plan.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
+#include "lockstep/step/step_text.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -165,7 +167,7 @@ double StepPlan::compute_seconds() const noexcept {
 
 ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks) {
   ParallelSteps result;
-  const bool sharded = result.sharded = config.shard != ShardMode::none;
+  const bool sharded = config.shard != ShardMode::none;
   result.shard_group =
       config.shard == ShardMode::hybrid ? static_cast<int>(config.shard_group) : ranks;
   result.tail_bytes = TailBucket(graph).size() * sizeof(float);
@@ -192,7 +194,7 @@ ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks
                     .clips = config.clip_grad_norm > 0,
                     .accumulates = config.accumulate > 1,
                     .skips_overflow = config.precision == Precision::fp16,
-                    .has_trust_ratio = traits_of(config.optimizer).has_trust_ratio};
+                    .optimizer_needs_all = traits_of(config.optimizer).has_trust_ratio};
   if (end.tail_joins_last) units.ends.pop_back();
   units.awaits = sharded;
   units.has_replicas = end.has_replicas;
@@ -212,8 +214,7 @@ StepAction collective_of(const StepOp& op, const ParallelSteps& steps) {
     return StepAction{
         .kind = StepAction::Kind::start, .what = what, .ranks = ranks, .bytes = bytes};
   };
-  const auto reduced =
-      op.unit < steps.reduced_bytes.size() ? static_cast<double>(steps.reduced_bytes[op.unit]) : 0;
+  const auto reduced = [&] { return static_cast<double>(steps.reduced_bytes.at(op.unit)); };
   switch (op.kind) {
     case Kind::start_gather:
     case Kind::await_gather:
@@ -221,14 +222,19 @@ StepAction collective_of(const StepOp& op, const ParallelSteps& steps) {
                     static_cast<double>(steps.gathered_bytes[op.unit]));
     case Kind::start_replica_reduction:
     case Kind::await_replica_reduction:
-      return action(StepCollective::all_reduce, StepRanks::replicas, reduced / steps.shard_group);
+      return action(StepCollective::all_reduce, StepRanks::replicas, reduced() / steps.shard_group);
     case Kind::start_tail:
     case Kind::await_tail:
-      return action(StepCollective::all_reduce, StepRanks::all,
-                    static_cast<double>(steps.tail_bytes) + (steps.tail_joins_last ? reduced : 0));
+      return action(
+          StepCollective::all_reduce, StepRanks::all,
+          static_cast<double>(steps.tail_bytes) + (steps.tail_joins_last ? reduced() : 0));
+    case Kind::start_reduction:
+    case Kind::await_reduction:
+      return steps.is_sharded()
+                 ? action(StepCollective::reduce_scatter, StepRanks::group, reduced())
+                 : action(StepCollective::all_reduce, StepRanks::all, reduced());
     default:
-      return steps.sharded ? action(StepCollective::reduce_scatter, StepRanks::group, reduced)
-                           : action(StepCollective::all_reduce, StepRanks::all, reduced);
+      fail(ExitStatus::internal, "'{}' is no collective", kind_name(op));
   }
 }
 

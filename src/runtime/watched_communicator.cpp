@@ -18,20 +18,20 @@ class EndOfWait final {
 }  // namespace
 
 void WatchedCommunicator::before_start(const CollectiveCall& call) {
-  starting_ = {.kind = call.kind};
+  starting_bucket_ = 0;
   if (is_message(call.kind)) {
     board_.begin_wait(call.kind, call.count);
   } else {
-    starting_.bucket = board_.start_bucket(call.kind);
+    starting_bucket_ = board_.start_bucket(call.kind);
   }
 }
 
-void WatchedCommunicator::after_start(CollectiveKind /*kind*/, const Request& request) {
+void WatchedCommunicator::after_start(CollectiveKind kind, const Request& request) {
   board_.end_wait();
   if (request.done()) return;
   const auto slot = static_cast<std::size_t>(request.slot);
   if (slot >= requests_.size()) requests_.resize(slot + 1);
-  requests_[slot] = starting_;
+  requests_[slot] = {.kind = kind, .bucket = starting_bucket_};
 }
 
 bool WatchedCommunicator::test(Request& request) {

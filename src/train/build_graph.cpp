@@ -26,9 +26,9 @@ Graph build_graph(const RunPlan& plan) {
     fail(
         ExitStatus::usage,
         "--label-smoothing {} and --bce-target-threshold {} do not go with {} (its loss has {} and "
-        "{}); end it with add_loss(), or drop the options",
+        "{}); end it with add_loss(), or give --label-smoothing {} and --bce-target-threshold {}",
         wanted.label_smoothing, wanted.target_threshold, graph.name(), found.label_smoothing,
-        found.target_threshold);
+        found.target_threshold, found.label_smoothing, found.target_threshold);
   }
   if (plan.config.stochastic_depth > 0 && drop_probabilities(graph).empty()) {
     fail(ExitStatus::usage,

@@ -166,12 +166,10 @@ std::string set_resizing(const EvaluationRequest& request, const DatasetInfo& da
 /// Error(usage) if its layers are not those that were trained, or memory does not hold it.
 Graph evaluated_graph(const RunPlan& plan, const EvaluationRequest& request,
                       const LoadedWeights& loaded, const EvaluationJob& job) {
-  Graph graph = build_graph(plan);
   const auto make = [&](const ModelOptions& options) {
-    RunPlan other = plan;
-    other.model = options;
-    return build_graph(other);
+    return make_model(plan.config.model, options);
   };
+  Graph graph = make(plan.model);  // its loss does not matter: evaluations compute cross entropy
   collectively(job.comm, [&] {
     if (loaded.reader) {
       require_trained_layers(graph, plan.model, loaded.reader->info().image, make,

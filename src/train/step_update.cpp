@@ -20,7 +20,7 @@ StepUpdate::StepUpdate(GradientSync& state, Optimizer& optimizer, const LossScal
   end.clips = options.clip_norm > 0;
   end.accumulates = options.accumulates;
   end.skips_overflow = scaler.is_dynamic();
-  end.has_trust_ratio = optimizer.needs_all_gradients();
+  end.optimizer_needs_all = optimizer.needs_all_gradients();
   decides_ = end.decides();
   ops_ = end_of_step(end);
 }

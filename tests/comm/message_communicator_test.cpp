@@ -258,6 +258,18 @@ BOOST_AUTO_TEST_CASE(a_split_fails_on_all_ranks_if_a_node_has_no_memory) {
   BOOST_TEST(one_level.comm.split(0, 0)->size() == 4);
 }
 
+BOOST_AUTO_TEST_CASE(a_part_may_have_one_level_where_the_whole_has) {
+  if (ranks_of_job() != 6) return;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MessageCommunicatorOptions options = small(BlockSchedule::ring);
+  options.node = rank < 4 ? rank / 2 : rank;  // 2, 2, 1 and 1 ranks
+  const Messages uneven(options);
+  BOOST_TEST(!uneven.made.one_level_reason.empty());
+  const test::WithoutFiles on_one_rank(rank == 3);
+  BOOST_TEST(uneven.comm.split(rank / 4, 0)->size() == (rank < 4 ? 4 : 2));
+}
+
 BOOST_AUTO_TEST_CASE(one_level_has_a_reason) {
   if (ranks_of_job() < 3) return;
   int rank = 0;

@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "config/refusal.hpp"
+#include "core/refusal.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/text_file.hpp"

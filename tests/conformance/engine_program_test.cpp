@@ -410,20 +410,26 @@ BOOST_AUTO_TEST_CASE(equal_logits_score_as_chance) {
 }
 
 BOOST_AUTO_TEST_CASE(nan_logits_are_misses) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   Graph graph("logits", {6, 1, 1});
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {});
-  oracle::Problem problem{.batch_size = 3, .images = oracle::Values(18, 0.0), .labels = {2, 2, 2}};
+  oracle::Problem problem{
+      .batch_size = 5, .images = oracle::Values(30, 0.0), .labels = {2, 2, 2, 2, 2}};
   problem.images[2] = std::numeric_limits<double>::quiet_NaN();  // of the label's class
   problem.images[6] = std::numeric_limits<double>::quiet_NaN();  // of another class
+  problem.images[18] = infinity;                                 // of another class
+  problem.images[24] = -infinity;                                // of another class
   for_each_engine(graph, [&](Engine& engine) {
     const EngineBatch batch(engine, problem);
-    const auto program = engine.compile_inference(3);
+    const auto program = engine.compile_inference(5);
 
     const BatchMetrics metrics = run_forward(*program, batch.batch());
 
     BOOST_TEST(top1(metrics) == 0);
-    BOOST_TEST(top5(metrics) == 1);  // of the third sample, whose logits are equal
-    BOOST_TEST(confidence(metrics) == static_cast<double>(1.0F / 6));  // of the third, too
+    BOOST_TEST(top5(metrics) == 3);  // of all without NaN: up to two others are not below
+    // Of equal logits of six classes, and of five.
+    BOOST_TEST(confidence(metrics) ==
+               static_cast<double>(1.0F / 6) + static_cast<double>(1.0F / 5));
     BOOST_TEST(std::isnan(metrics.loss));
   });
 }

@@ -217,25 +217,55 @@ BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits_in_each_program_of_an_engine)
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(bits_of_layer_norms_do_not_depend_on_the_number_of_threads) {
+/// Of loops of our own alone.
+Graph layer_norms() {
   Graph graph("layer norms", {5, 9, 7});
   const ValueId x = graph.append(LayerNorm{graph.input(), {.name = "norm1"}});
   const ValueId y = graph.append(LayerNorm{x, {.name = "norm2"}});
   graph.softmax_cross_entropy(graph.flatten(graph.global_avg_pool(y)), {});
-  const auto problem =
-      oracle::random_problem(graph, 61, 3);  // more rows than parts, not a multiple
-  std::vector<std::vector<float>> gradients;
-  for (const int threads : {1, 2, 3}) {
-    const auto engine = make_cpu_engine(graph, {.threads = threads});
-    conformance::load(*engine, oracle::random_state(graph, 7));
-    const conformance::EngineBatch batch(*engine, problem);
-    const auto program = engine->compile_training(problem.batch_size);
-    program->forward(batch.batch());
-    program->backward({});
-    gradients.push_back(conformance::gradients_of(*engine));
+  return graph;
+}
+Graph attention() {
+  Graph graph("attention", {12, 7, 10});
+  ValueId x =
+      graph.append(Tokens{graph.input(), {.class_token = "class_token", .positions = "positions"}});
+  x = graph.append(LayerNorm{x, {.name = "norm"}});
+  x = graph.append(Attention{x, {.name = "attention", .heads = 2}});
+  graph.softmax_cross_entropy(graph.append(FirstToken{x}), {});
+  return graph;
+}
+
+BOOST_AUTO_TEST_CASE(bits_of_our_own_loops_do_not_depend_on_the_number_of_threads) {
+  for (const Graph& graph : {layer_norms(), attention()}) {
+    const auto problem =
+        oracle::random_problem(graph, 61, 3);  // more rows than parts, not a multiple
+    std::vector<std::vector<float>> gradients;
+    for (const int threads : {1, 2, 3}) {
+      const auto engine = make_cpu_engine(graph, {.threads = threads});
+      conformance::load(*engine, oracle::random_state(graph, 7));
+      const conformance::EngineBatch batch(*engine, problem);
+      const auto program = engine->compile_training(problem.batch_size);
+      program->forward(batch.batch());
+      program->backward({});
+      gradients.push_back(conformance::gradients_of(*engine));
+    }
+    BOOST_TEST((gradients[1] == gradients[0]), graph.name());
+    BOOST_TEST((gradients[2] == gradients[0]), graph.name());
   }
-  BOOST_TEST((gradients[1] == gradients[0]));
-  BOOST_TEST((gradients[2] == gradients[0]));
+}
+
+BOOST_AUTO_TEST_CASE(a_samples_attention_does_not_depend_on_its_batch) {
+  const Graph graph = attention();
+  const auto engine = make_cpu_engine(graph, {.threads = 2});
+  conformance::load(*engine, oracle::random_state(graph, 7));
+  const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 5, 3));
+  const auto large = engine->compile_inference(5);
+  const auto small = engine->compile_inference(2);
+  large->forward(batch.batch());
+  const std::vector<float> logits(large->logits().begin(), large->logits().begin() + 2 * 4);
+  small->forward(batch.first(2));
+  BOOST_TEST(logits == std::vector<float>(small->logits().begin(), small->logits().end()),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(parameters_start_as_zeros_and_statistics_as_in_the_graph) {

@@ -1,9 +1,9 @@
 #include "lockstep/graph/graph.hpp"
+#include "core/refusal.hpp"
 
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
-#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -27,17 +27,6 @@ Graph small_graph() {
 
 const Shape& output_of(const Graph& graph, ValueId value) {
   return graph.nodes()[static_cast<std::size_t>(value)].output;
-}
-
-/// The message of the Error(usage) that the call throws; empty if it throws none.
-std::string usage_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    BOOST_TEST((error.status() == ExitStatus::usage));
-    return error.what();
-  }
-  return {};
 }
 
 void check_mentions(const std::string& message, const std::vector<std::string>& words) {
@@ -194,14 +183,14 @@ BOOST_AUTO_TEST_CASE(each_group_of_a_convolution_reads_its_own_channels) {
 BOOST_AUTO_TEST_CASE(groups_that_do_not_divide_the_channels_are_refused) {
   Graph graph("groups", {12, 9, 7});
   const auto conv = [&](std::int64_t out_channels, std::int64_t groups) {
-    return usage_error(
+    return test::refusal(
         [&] { graph.conv2d(0, {.name = "conv", .out_channels = out_channels, .groups = groups}); });
   };
 
   check_mentions(conv(8, 3), {"conv", "3 groups", "12 input", "8 output"});
   check_mentions(conv(10, 5), {"5 groups", "12 input", "10 output"});
   check_mentions(conv(8, 0), {"0 groups"});
-  BOOST_TEST(conv(8, 4) == "");
+  BOOST_TEST(conv(8, 4) == "nothing was refused");
   BOOST_TEST(graph.parameters().size() == 1U);
 }
 
@@ -212,7 +201,7 @@ BOOST_AUTO_TEST_CASE(batch_norm_weight_starts_at_one_unless_zero_is_requested) {
   BOOST_TEST((graph.parameters()[0].initialization == Initialization::ones));
 }
 
-BOOST_AUTO_TEST_CASE(an_input_has_any_number_of_axes) {
+BOOST_AUTO_TEST_CASE(an_input_is_flat_or_an_image) {
   Graph graph("flat", {5});
   const ValueId logits = graph.linear(graph.input(), {.name = "fc", .out_features = 7});
   graph.softmax_cross_entropy(logits, {});
@@ -220,7 +209,59 @@ BOOST_AUTO_TEST_CASE(an_input_has_any_number_of_axes) {
   BOOST_TEST((graph.input_shape() == Shape{5}));
   BOOST_TEST((output_of(graph, logits) == Shape{7}));
   BOOST_TEST(graph.outputs() == 7);
-  BOOST_TEST((Graph("block", {2, 3, 4, 5}).input_shape() == Shape{2, 3, 4, 5}));
+  for (const Shape& shape : {Shape{2, 3}, Shape{2, 3, 4, 5}, Shape{}, Shape{2, 0, 4}}) {
+    check_mentions(test::refusal([&] { static_cast<void>(Graph("block", shape)); }),
+                   {"block", to_string(shape)});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(attention_needs_queries_keys_and_values_of_equal_heads) {
+  Graph graph("attention", {12, 5, 1});
+  const auto attend = [&](ValueId value, std::int64_t heads) {
+    return test::refusal([&] { graph.append(Attention{value, {.name = "a", .heads = heads}}); });
+  };
+  check_mentions(attend(graph.input(), 0), {"a: attention with 0 heads", "12x5x1"});
+  check_mentions(attend(graph.input(), 3), {"a: attention with 3 heads", "12x5x1"});
+  check_mentions(attend(graph.append(FirstToken{graph.input()}), 2), {"C,H,W"});
+  Graph of_images("images", {12, 5, 2});
+  check_mentions(test::refusal([&] {
+                   of_images.append(Attention{of_images.input(), {.name = "a", .heads = 2}});
+                 }),
+                 {"12x5x2", "the width is 1"});
+  const ValueId attention = graph.append(Attention{graph.input(), {.name = "a", .heads = 2}});
+  BOOST_TEST((output_of(graph, attention) == Shape{4, 5, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(heads_are_part_of_the_fingerprint) {
+  const auto print = [](std::int64_t heads) {
+    Graph graph("attention", {12, 5, 1});
+    graph.append(Attention{graph.input(), {.name = "a", .heads = heads}});
+    return graph.fingerprint();
+  };
+  BOOST_TEST(print(1) != print(2));
+}
+
+BOOST_AUTO_TEST_CASE(two_layers_have_two_names) {
+  Graph graph("names", {12, 5, 1});
+  graph.append(Attention{graph.input(), {.name = "a", .heads = 2}});
+  check_mentions(test::refusal([&] {
+                   graph.append(Attention{graph.input(), {.name = "a", .heads = 2}});
+                 }),
+                 {"two layers are named 'a'"});
+}
+
+BOOST_AUTO_TEST_CASE(initial_values_that_do_not_fit_are_refused) {
+  const auto linear = [](const InitialValues& weight, const InitialValues& bias) {
+    return test::refusal([&] {
+      Graph graph("values", {3});
+      graph.linear(
+          graph.input(),
+          {.name = "fc", .out_features = 2, .initial_weight = weight, .initial_bias = bias});
+    });
+  };
+  const InitialValues xavier{Initialization::xavier_uniform};
+  check_mentions(linear(xavier, xavier), {"fc.bias", "xavier_uniform"});
+  check_mentions(linear({Initialization::normal}, {Initialization::zeros}), {"fc.weight", "0"});
 }
 
 BOOST_AUTO_TEST_CASE(wrong_shapes_are_refused_with_layer_and_shapes) {
@@ -228,16 +269,16 @@ BOOST_AUTO_TEST_CASE(wrong_shapes_are_refused_with_layer_and_shapes) {
   const ValueId conv = graph.conv2d(0, {.name = "conv1", .out_channels = 4});
   const ValueId flat = graph.flatten(conv);
 
-  check_mentions(usage_error([&] { graph.add(0, conv); }), {"conv1", "3x9x7", "4x7x5"});
+  check_mentions(test::refusal([&] { graph.add(0, conv); }), {"conv1", "3x9x7", "4x7x5"});
   const ValueId pixels = graph.linear(conv, {.name = "of_pixels", .out_features = 2});
-  check_mentions(usage_error([&] { graph.softmax_cross_entropy(pixels, {}); }),
+  check_mentions(test::refusal([&] { graph.softmax_cross_entropy(pixels, {}); }),
                  {"of_pixels", "2x7x5"});
-  check_mentions(usage_error([&] { graph.conv2d(flat, {.name = "late", .out_channels = 2}); }),
+  check_mentions(test::refusal([&] { graph.conv2d(flat, {.name = "late", .out_channels = 2}); }),
                  {"late", "140"});
-  check_mentions(usage_error([&] { graph.batch_norm(flat, {.name = "bn"}); }), {"bn", "140"});
-  check_mentions(usage_error([&] { graph.max_pool(flat, {}); }), {"max_pool", "140"});
-  check_mentions(usage_error([&] { graph.global_avg_pool(flat); }), {"global_avg_pool", "140"});
-  check_mentions(usage_error([&] { graph.softmax_cross_entropy(conv, {}); }),
+  check_mentions(test::refusal([&] { graph.batch_norm(flat, {.name = "bn"}); }), {"bn", "140"});
+  check_mentions(test::refusal([&] { graph.max_pool(flat, {}); }), {"max_pool", "140"});
+  check_mentions(test::refusal([&] { graph.global_avg_pool(flat); }), {"global_avg_pool", "140"});
+  check_mentions(test::refusal([&] { graph.softmax_cross_entropy(conv, {}); }),
                  {"conv1", "4x7x5", "flat"});
 }
 
@@ -247,32 +288,33 @@ BOOST_AUTO_TEST_CASE(a_kernel_larger_than_the_padded_input_is_refused) {
     graph.conv2d(0, {.name = "wide", .out_channels = 1, .kernel = 10, .padding = padding});
   };
 
-  check_mentions(usage_error([&] { conv(1); }), {"wide", "10", "7", "padding 1"});
-  BOOST_TEST(usage_error([&] { conv(2); }) == "");
-  check_mentions(usage_error([&] { graph.max_pool(0, {.kernel = 8}); }), {"max_pool", "8", "7"});
-  check_mentions(usage_error([&] { graph.avg_pool(0, {.kernel = 8}); }), {"avg_pool", "8", "7"});
+  check_mentions(test::refusal([&] { conv(1); }), {"wide", "10", "7", "padding 1"});
+  BOOST_TEST(test::refusal([&] { conv(2); }) == "nothing was refused");
+  check_mentions(test::refusal([&] { graph.max_pool(0, {.kernel = 8}); }), {"max_pool", "8", "7"});
+  check_mentions(test::refusal([&] { graph.avg_pool(0, {.kernel = 8}); }), {"avg_pool", "8", "7"});
 }
 
 BOOST_AUTO_TEST_CASE(invalid_numbers_are_refused) {
   Graph graph = small_graph();
 
-  check_mentions(usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 0}); }), {"c: 0"});
+  check_mentions(test::refusal([&] { graph.conv2d(0, {.name = "c", .out_channels = 0}); }),
+                 {"c: 0"});
   check_mentions(
-      usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 1, .stride = 0}); }),
+      test::refusal([&] { graph.conv2d(0, {.name = "c", .out_channels = 1, .stride = 0}); }),
       {"stride 0"});
   check_mentions(
-      usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 1, .kernel = 0}); }),
+      test::refusal([&] { graph.conv2d(0, {.name = "c", .out_channels = 1, .kernel = 0}); }),
       {"kernel 0"});
-  check_mentions(usage_error([&] { graph.max_pool(0, {.kernel = 2, .padding = 2}); }),
+  check_mentions(test::refusal([&] { graph.max_pool(0, {.kernel = 2, .padding = 2}); }),
                  {"padding 2"});
-  check_mentions(usage_error([&] { graph.avg_pool(0, {.kernel = 2, .padding = 2}); }),
+  check_mentions(test::refusal([&] { graph.avg_pool(0, {.kernel = 2, .padding = 2}); }),
                  {"avg_pool", "padding 2"});
-  check_mentions(usage_error([&] { graph.linear(graph.flatten(0), {.name = "fc"}); }), {"fc: 0"});
-  check_mentions(usage_error([&] { graph.relu(99); }), {"99"});
-  check_mentions(usage_error([&] { graph.relu(-1); }), {"-1"});
-  check_mentions(usage_error([] { Graph("g", {3, 0, 4}); }), {"3x0x4"});
-  check_mentions(usage_error([] { Graph("g", {}); }), {"scalar"});
-  check_mentions(usage_error([] { Graph("g", {0}); }), {"input of 0"});
+  check_mentions(test::refusal([&] { graph.linear(graph.flatten(0), {.name = "fc"}); }), {"fc: 0"});
+  check_mentions(test::refusal([&] { graph.relu(99); }), {"99"});
+  check_mentions(test::refusal([&] { graph.relu(-1); }), {"-1"});
+  check_mentions(test::refusal([] { Graph("g", {3, 0, 4}); }), {"3x0x4"});
+  check_mentions(test::refusal([] { Graph("g", {}); }), {"scalar"});
+  check_mentions(test::refusal([] { Graph("g", {0}); }), {"input of 0"});
 }
 
 BOOST_AUTO_TEST_CASE(label_smoothing_outside_zero_to_one_is_refused) {
@@ -280,7 +322,7 @@ BOOST_AUTO_TEST_CASE(label_smoothing_outside_zero_to_one_is_refused) {
     Graph graph("g", {10, 1, 1});
     const ValueId flat = graph.flatten(0);
     check_mentions(
-        usage_error([&] { graph.softmax_cross_entropy(flat, {.label_smoothing = smoothing}); }),
+        test::refusal([&] { graph.softmax_cross_entropy(flat, {.label_smoothing = smoothing}); }),
         {"label smoothing"});
   }
 }
@@ -290,7 +332,7 @@ BOOST_AUTO_TEST_CASE(a_target_threshold_outside_zero_to_one_is_refused) {
     Graph graph("g", {10, 1, 1});
     const ValueId flat = graph.flatten(0);
     check_mentions(
-        usage_error([&] { graph.binary_cross_entropy(flat, {.target_threshold = threshold}); }),
+        test::refusal([&] { graph.binary_cross_entropy(flat, {.target_threshold = threshold}); }),
         {"target threshold"});
   }
 }
@@ -299,17 +341,17 @@ BOOST_AUTO_TEST_CASE(two_layers_of_one_name_are_refused) {
   Graph graph = small_graph();
   const ValueId conv = graph.conv2d(0, {.name = "twin", .out_channels = 4});
 
-  check_mentions(usage_error([&] { graph.conv2d(conv, {.name = "twin", .out_channels = 4}); }),
+  check_mentions(test::refusal([&] { graph.conv2d(conv, {.name = "twin", .out_channels = 4}); }),
                  {"twin.weight"});
-  check_mentions(usage_error([&] { graph.batch_norm(conv, {.name = "twin"}); }), {"twin.weight"});
+  check_mentions(test::refusal([&] { graph.batch_norm(conv, {.name = "twin"}); }), {"twin.weight"});
 }
 
 BOOST_AUTO_TEST_CASE(ops_after_the_loss_are_refused) {
   Graph graph = one_block(1e-5, "conv");
   const std::size_t parameters = graph.parameters().size();
 
-  check_mentions(usage_error([&] { graph.softmax_cross_entropy(7, {}); }), {"after the loss"});
-  check_mentions(usage_error([&] { graph.conv2d(0, {.name = "late", .out_channels = 4}); }),
+  check_mentions(test::refusal([&] { graph.softmax_cross_entropy(7, {}); }), {"after the loss"});
+  check_mentions(test::refusal([&] { graph.conv2d(0, {.name = "late", .out_channels = 4}); }),
                  {"after the loss"});
   BOOST_TEST(graph.parameters().size() == parameters);
 }
@@ -333,7 +375,7 @@ BOOST_AUTO_TEST_CASE(stochastic_depth_is_checked_and_listed_by_block) {
                                       {.probability = -0.1},
                                       {.probability = 0.5, .block = 64},
                                       {.probability = 0.5, .block = -1}}) {
-    check_mentions(usage_error([&] { norms({wrong}); }), {"bn0", "probability"});
+    check_mentions(test::refusal([&] { norms({wrong}); }), {"bn0", "probability"});
   }
 }
 
@@ -413,7 +455,7 @@ BOOST_AUTO_TEST_CASE(fingerprints_do_not_depend_on_the_loss) {
     Graph graph("g", {10, 1, 1});
     const ValueId flat = graph.flatten(0);
     binary ? graph.binary_cross_entropy(flat, {}) : graph.softmax_cross_entropy(flat, {});
-    check_mentions(usage_error([&] { graph.relu(flat); }),
+    check_mentions(test::refusal([&] { graph.relu(flat); }),
                    {"after the loss", binary ? "binary_cross_entropy" : "softmax_cross_entropy"});
     return graph.fingerprint();
   };

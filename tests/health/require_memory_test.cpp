@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "config/refusal.hpp"
+#include "core/refusal.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/health/require_memory.hpp"
 #include "lockstep/models/models.hpp"

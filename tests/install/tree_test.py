@@ -139,7 +139,7 @@ def the_manual_page_lists_every_option(folder):
     assert re.findall(r"^ +(\d+)  +\S", chapter, re.M) == statuses, chapter
     warnings = run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", tree / "share/man/man1/lockstep.1"], env=environment)
     assert not re.search(r"warning|error", warnings.split("x T")[0]), warnings[:2000]
-    assert run(["lexgrog", tree / "share/man/man1/lockstep.1"]).strip().endswith("residual networks over MPI\"")
+    assert run(["lexgrog", tree / "share/man/man1/lockstep.1"]).strip().endswith("image networks over MPI\"")
 
 
 def complete(script, line):

@@ -1,6 +1,6 @@
 // model_dump NAME [PARAMETER...]: prints the model's parameters, then its running statistics, one
-// "name extent extent ..." per line, or the mean and the standard deviation of the parameters'
-// initial values, for torchvision_names.py.
+// "name extent extent ..." per line, or the mean, the standard deviation and the largest magnitude
+// of the parameters' initial values, for torchvision_names.py.
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -20,11 +20,16 @@ void print_values(const Graph& graph, const std::string& name) {
   if (parameter == graph.parameters().end()) fail(ExitStatus::usage, "there is no {}", name);
   double sum = 0;
   double squares = 0;
+  double largest = 0;
   const std::vector<float> values = initial_values(*parameter, 1);
   for (const double value : values) sum += value;
   const double mean = sum / static_cast<double>(values.size());
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  std::cout << mean << ' ' << std::sqrt(squares / static_cast<double>(values.size())) << '\n';
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+    largest = std::max(largest, std::abs(value));
+  }
+  std::cout << mean << ' ' << std::sqrt(squares / static_cast<double>(values.size())) << ' '
+            << largest << '\n';
 }
 
 }  // namespace

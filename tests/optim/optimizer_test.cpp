@@ -23,7 +23,7 @@ constexpr int steps = 20;
 ArenaLayout odd_layout() {
   return {{{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 5},
            {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 37},
-           {.parameter = 2, .kind = ParameterKind::norm, .offset = 64, .size = 1},
+           {.parameter = 2, .kind = ParameterKind::embedding, .offset = 64, .size = 1},
            {.parameter = 3, .kind = ParameterKind::weight, .offset = 80, .size = 20003}}};
 }
 

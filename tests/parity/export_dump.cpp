@@ -29,9 +29,15 @@ Graph every_op() {
   x = graph.append(Gelu{x});
   x = graph.append(LayerNorm{x, {.name = "pixels", .eps = 0.25}});
   x = graph.max_pool(x, {.kernel = 3, .stride = 1, .padding = 1});
+  x = graph.linear(x, {.name = "of_pixels", .out_features = 8});
+  ValueId tokens =
+      graph.append(Tokens{x, {.class_token = "class_token", .positions = "positions"}});
+  tokens = graph.linear(tokens, {.name = "in_proj", .out_features = 24, .separator = '_'});
+  tokens = graph.append(Attention{tokens, {.name = "attention", .heads = 2}});
   x = graph.avg_pool(x, {.kernel = 2, .stride = 2, .partial_windows = true});
   x = graph.batch_norm(graph.global_avg_pool(x), {.name = "bn3"});
-  x = graph.append(LayerNorm{graph.flatten(x), {.name = "features"}});
+  x = graph.add(graph.flatten(x), graph.append(FirstToken{tokens}));
+  x = graph.append(LayerNorm{x, {.name = "features"}});
   const ValueId logits = graph.linear(x, {.name = "fc", .out_features = 5});
   graph.softmax_cross_entropy(logits, {});
   return graph;

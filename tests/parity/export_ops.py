@@ -27,6 +27,11 @@ class EveryOp(torch.nn.Module):
         self.bn2 = torch.nn.BatchNorm2d(8)
         self.bn3 = torch.nn.BatchNorm2d(8)
         self.pixels = torch.nn.LayerNorm(8, eps=0.25)
+        self.of_pixels = torch.nn.Linear(8, 8)
+        self.class_token = torch.nn.Parameter(torch.zeros(1, 1, 8))
+        self.positions = torch.nn.Parameter(torch.zeros(1, 1 + 6 * 5, 8))
+        self.in_proj_weight = torch.nn.Parameter(torch.zeros(24, 8))
+        self.in_proj_bias = torch.nn.Parameter(torch.zeros(24))
         self.features = torch.nn.LayerNorm(8)
         self.fc = torch.nn.Linear(8, 5)
 
@@ -35,8 +40,17 @@ class EveryOp(torch.nn.Module):
         x = self.read_twice(torch.nn.functional.avg_pool2d(x, 3, 2, 1))
         x = self.pixels(torch.nn.functional.gelu(self.bn2(x) + x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         x = torch.nn.functional.max_pool2d(x, 3, 1, 1)
+        x = self.of_pixels(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        first = self.attention(x.flatten(2).transpose(1, 2))[:, 0]
         x = torch.nn.functional.avg_pool2d(x, 2, 2, ceil_mode=True, count_include_pad=False)
-        return self.fc(self.features(self.bn3(x.mean((2, 3), keepdim=True)).flatten(1)))
+        return self.fc(self.features(self.bn3(x.mean((2, 3), keepdim=True)).flatten(1) + first))
+
+    def attention(self, pixels):
+        tokens = torch.cat([self.class_token.expand(len(pixels), -1, -1), pixels], 1) + self.positions
+        packed = torch.nn.functional.linear(tokens, self.in_proj_weight, self.in_proj_bias)
+        q, k, v = packed.unflatten(2, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.transpose(2, 3) / 2).softmax(3)
+        return (weights @ v).transpose(1, 2).flatten(2)
 
 
 def main():
@@ -54,7 +68,7 @@ def main():
             model = onnx.load(path)
             onnx.checker.check_model(model, full_check=True)
             ops = [node.op_type for node in model.graph.node]
-            assert ops.count("BatchNormalization") == norms and len(set(ops)) == 14, ops
+            assert ops.count("BatchNormalization") == norms and len(set(ops)) == 20, ops
             logits, = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(["logits"], {"images": images.numpy()})
             error = relative_error(logits.astype("f8"), exact)
             print(f"{norms} batch norms: error {error:.2e}, fp32 PyTorch {peer:.2e}")

@@ -48,7 +48,7 @@ CASES = {
     "mini-resnet-d": (lambda: MiniResNetD(3, CLASSES, 16), 14, 18, 3,
                       ["--width", "16", "--stem", "deep", "--shortcut", "avgpool"]),
     "simple-cnn": (lambda: SimpleCnn(1, CLASSES, 28), 28, 28, 1, []),
-    "mini-vit": (lambda: mini_vit(3, CLASSES, 16, 32), 16, 16, 3, ["--width", "32"]),
+    "mini-vit": (lambda: mini_vit(CLASSES, 16, 32), 16, 16, 3, ["--width", "32"]),
     "mlp": (lambda: Mlp(3 * 10 * 14, 48), 10, 14, 3, ["--width", "48"]),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), 64, 64, 3, []),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=CLASSES), 64, 64, 3, []),

@@ -47,8 +47,13 @@ std::string by_name(const Graph& graph, const std::vector<oracle::Values>& value
 
 }  // namespace
 
-int main(int, char** argv) {
-  const Graph graph = std::string_view(argv[1]) == "transformer" ? transformer() : activations();
+int main(int argc, char** argv) {
+  const std::string_view name = argc == 2 ? argv[1] : "";
+  if (name != "transformer" && name != "activations") {
+    std::fputs("usage: oracle_dump transformer|activations\n", stderr);
+    return 64;
+  }
+  const Graph graph = name == "transformer" ? transformer() : activations();
   const oracle::State state = oracle::random_state(graph, 3);
   const oracle::Problem problem = oracle::random_problem(graph, 5, 4);
   const oracle::Result result = oracle::run(graph, state, problem, oracle::Mode::training);

@@ -127,12 +127,10 @@ class MiniResNetTrained(MiniResNet):
                 torch.nn.init.uniform_(part.running_var, 0.5, 2)
 
 
-def mini_vit(channels, classes, size, width):
+def mini_vit(classes, size, width):
     """`mini-vit`, with a head that is not zero, so that the other layers have gradients."""
     module = VisionTransformer(image_size=size, patch_size=4, num_layers=6, num_heads=4, hidden_dim=width, mlp_dim=2 * width,
                                num_classes=classes)
-    if channels != 3:
-        module.conv_proj = torch.nn.Conv2d(channels, width, 4, 4)
     torch.nn.init.normal_(module.heads.head.weight, 0, 0.1)
     return module
 
@@ -192,7 +190,7 @@ CASES = {
                              ["--model", "mini-resnet", "--width", "16", "--stochastic-depth", "0.4"], 3, 16, 10, 4, 3),
     "mini-resnet-trained": (lambda: MiniResNetTrained(3, 10, 16), ["--model", "mini-resnet", "--width", "16"], 3, 16, 10, 4, 3),
     "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
-    "mini-vit": (lambda: mini_vit(3, 10, 16, 32), ["--model", "mini-vit", "--width", "32"], 3, 16, 10, 4, 3),
+    "mini-vit": (lambda: mini_vit(10, 16, 32), ["--model", "mini-vit", "--width", "32"], 3, 16, 10, 4, 3),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 2, 3),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=10),
                         ["--model", "resnext50_32x4d"], 3, 96, 10, 8, 1),

@@ -255,6 +255,25 @@ BOOST_AUTO_TEST_CASE(a_request_that_is_done_is_not_awaited) {
   BOOST_TEST(inner.seen.bucket == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_start_that_throws_is_no_wait) {
+  class Refusing final : public ForwardingCommunicator {
+   public:
+    using ForwardingCommunicator::ForwardingCommunicator;
+    [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer, ReduceOp) override {
+      fail(ExitStatus::internal, "refused");
+    }
+  };
+  const auto self = make_self_communicator();
+  Refusing refusing(*self);
+  PhaseBoard board;
+  WatchedCommunicator watched(refusing, board);
+  std::vector<float> values(1);
+
+  BOOST_CHECK_THROW(static_cast<void>(watched.start_all_reduce(std::span(values))), Error);
+
+  BOOST_TEST((board.read().waits_in == CollectiveKind::none));
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_whose_first_bucket_ended_before_its_wait_is_not_named) {
   const auto self = make_self_communicator();
   std::vector<watch::RankReport> reports;

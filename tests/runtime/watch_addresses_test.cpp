@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "config/refusal.hpp"
+#include "core/refusal.hpp"
 #include "lockstep/runtime/watch_addresses.hpp"
 
 #include <string>

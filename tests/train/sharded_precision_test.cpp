@@ -64,6 +64,20 @@ void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& mod
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(a_vision_transformer_trains_in_16_bits_in_each_mode) {
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    for (const bool device : {false, true}) {
+      if (!device && precision == Precision::fp16) continue;  // CPUs do not support fp16
+      check_as_replicated({.model = "mini-vit",
+                           .global_batch = 12,
+                           .lr = 1e-3,
+                           .precision = precision,
+                           .device = device},
+                          all_modes, 1e-3);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_replicated_parameters) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,

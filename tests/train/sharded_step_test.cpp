@@ -202,6 +202,8 @@ BOOST_AUTO_TEST_CASE(shard_groups_hold_replicas_of_each_other) {
                         ShardMode::hybrid, 4, rounding);
     check_as_replicated({.global_batch = 24, .lr = 1e-4, .shard_group = group}, ShardMode::hybrid,
                         3, 1e-3);
+    check_as_replicated({.model = "mini-vit", .global_batch = 24, .lr = 1e-3, .shard_group = group},
+                        ShardMode::hybrid, 3, 1e-4);
     check_as_replicated({.global_batch = 30,
                          .clip_grad_norm = 0.1,
                          .lr = 1e-3,

@@ -53,7 +53,8 @@ class ForwardingCommunicator : public Communicator {
   /// Called before and after each blocking collective; end() also if the collective throws.
   virtual void begin(const CollectiveCall& /*call*/) {}
   virtual void end() noexcept {}
-  /// Called before and after each nonblocking collective or message is started.
+  /// Called before and after each nonblocking collective or message is started; after_start() also
+  /// if the start throws, with a request that is done.
   virtual void before_start(const CollectiveCall& /*call*/) {}
   virtual void after_start(CollectiveKind /*kind*/, const Request& /*request*/) {}
 

@@ -44,7 +44,7 @@ struct ArenaUnit {
 struct UnitRule {
   std::vector<int> unit_of;  ///< by parameter; empty: one unit of all parameters
   std::size_t multiple = 1;
-  bool vectors_apart = false;  ///< biases and norms form the last unit, with in_fp32 set
+  bool vectors_apart = false;  ///< all but weights form the last unit, with in_fp32 set
 };
 
 /// The order and size of all parameters in the flat arena, ascending by offset. Each view begins on

@@ -51,6 +51,7 @@ struct UnitOptions {
   /// weights. Units with in_fp32 stay fp32, so 16 bits need UnitRule::vectors_apart.
   Precision parameters = Precision::fp32;
 
+  /// Sets what follows from what the engine holds.
   void apply_to(StepUnits& units) const {
     units.gathers = !holds_parameters;
     if (!holds_gradients) units.reductions_in_flight = UnitExchange::reductions_in_flight;

@@ -26,7 +26,7 @@ struct Node {
 
 /// A network as a list of ops in the order of computation. Each op adds one value, whose id is the
 /// op's index. Node 0 is the input; the last node is a loss. Adding an op infers its shape; a
-/// mismatch is an Error(usage) that names the layer and both shapes.
+/// mismatch is an Error(usage) that names the layer and both shapes. Layers have different names.
 class Graph final {
  public:
   /// `input`: shape of a sample, without the batch axis; C,H,W of images.
@@ -111,7 +111,7 @@ class Graph final {
 
  private:
   [[nodiscard]] OpInputs inputs_of(const Op& op) const;
-  void require_new_name(const std::string& parameter) const;
+  void require_usable(const Op& op, const std::vector<Parameter>& parameters) const;
 
   std::string name_;
   std::vector<Node> nodes_;

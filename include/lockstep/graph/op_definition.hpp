@@ -22,7 +22,7 @@ enum class Initialization {
   ones,
   kaiming_normal_fan_out,  ///< normal, variance 2 / (out_channels * kernel_h * kernel_w)
   uniform_fan_in,          ///< uniform in +-1/sqrt(fan_in): torch.nn.Linear's and Conv2d's default
-  xavier_uniform,          ///< uniform in +-sqrt(6 / (fan_in + fan_out)) of a matrix
+  xavier_uniform,          ///< uniform in +-sqrt(6 / (fan_in + fan_out)), of a weight
   normal                   ///< standard deviation `deviation`, clipped to +-2
 };
 
@@ -69,7 +69,7 @@ struct OpDefinition {
   Shape output;  ///< without the batch axis: C,H,W or F; scalar for a loss
   std::vector<Parameter> parameters = {};  ///< weight, then bias, if the op has them
   std::vector<RunningStatistic> statistics = {};
-  std::int64_t multiply_adds = 0;  ///< per sample; only those of convolutions and linear layers
+  std::int64_t multiply_adds = 0;  ///< of a sample; of products of matrices alone
   /// Options on which the op's function depends, not those of training: " k3 s1 p1".
   std::string function = {};
 };

@@ -15,7 +15,7 @@ struct ModelRow {
   std::string op;
   Shape output;
   std::int64_t parameters = 0;
-  std::int64_t multiply_adds = 0;     ///< of convolutions and linear layers
+  std::int64_t multiply_adds = 0;     ///< of products of matrices
   std::int64_t activation_bytes = 0;  ///< fp32 output
 };
 

@@ -79,8 +79,8 @@ class Optimizer {
 /// Number of slots (arenas of state) of the optimizer.
 [[nodiscard]] std::size_t slot_count(const Config& config) noexcept;
 
-/// Weight decay skips norm and bias parameters unless config.decay_norm_and_bias. If the
-/// layout is sharded, `sum_norms` sums over the shards; every rank then updates the same tensors.
+/// Weight decay skips all parameters but weights unless config.decay_norm_and_bias. If the layout
+/// is sharded, `sum_norms` sums over the shards; every rank then updates the same tensors.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
                                                         const ArenaLayout& layout,
                                                         const SumOverRanks& sum_norms = {});

@@ -44,13 +44,14 @@ struct StepPlanOptions {
 /// end the step. Units are those of --shard, or the buckets of gradients that are reduced together.
 struct ParallelSteps {
   StepGraph steps;
-  bool sharded = false;
   int shard_group = 1;                      ///< ranks over which the state is sharded
   std::size_t micro_ops = 0;                ///< ops of a micro-step
-  std::vector<std::size_t> gathered_bytes;  ///< by unit; of all ranks' parts
+  std::vector<std::size_t> gathered_bytes;  ///< by unit; of all ranks' parts; empty: not sharded
   std::vector<std::size_t> reduced_bytes;   ///< the same, without the tail's
   std::size_t tail_bytes = 0;
   bool tail_joins_last = false;  ///< as StepEnd
+
+  [[nodiscard]] bool is_sharded() const noexcept { return !gathered_bytes.empty(); }
 };
 [[nodiscard]] ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks);
 

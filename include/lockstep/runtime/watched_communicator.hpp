@@ -32,7 +32,7 @@ class WatchedCommunicator final : public ForwardingCommunicator {
     std::int32_t bucket = 0;  ///< 0: a message
   };
   PhaseBoard& board_;
-  Started starting_;
+  std::int32_t starting_bucket_ = 0;
   /// By request slot; preallocated, so that a step allocates nothing.
   std::vector<Started> requests_ = std::vector<Started>(64);
 };

@@ -47,7 +47,7 @@ struct StepOp {
     await_gather,
     start_reduction,
     await_reduction,
-    start_replica_reduction,  ///< sums this rank's shard of the sums over the replicas
+    start_replica_reduction,  ///< all-reduces this rank's shard over the replicas
     await_replica_reduction,
     // The end of a step, after its last micro-step.
     start_tail,  ///< reduces the tail, with the last unit if StepEnd::tail_joins_last
@@ -147,10 +147,10 @@ struct StepEnd {
   // Why the update depends on all gradients.
   bool clips = false;
   bool accumulates = false;
-  bool skips_overflow = false;   ///< dynamic loss scaling
-  bool has_trust_ratio = false;  ///< LARS, LAMB
+  bool skips_overflow = false;       ///< dynamic loss scaling
+  bool optimizer_needs_all = false;  ///< LARS, LAMB
   [[nodiscard]] bool decides() const noexcept {
-    return clips || accumulates || skips_overflow || has_trust_ratio;
+    return clips || accumulates || skips_overflow || optimizer_needs_all;
   }
 };
 /// The ops after a step's last micro-step. Each unit is updated as its reduction ends, unless the

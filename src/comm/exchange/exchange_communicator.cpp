@@ -120,9 +120,8 @@ class ExchangeCommunicator final : public Communicator {
     const std::string reason = first_text(*inner_, part.reason);
     if (reason.empty()) return std::move(part.communicator);
     fail(ExitStatus::internal,
-         "a part of {} ranks has no shared memory ({}); make room in /dev/shm, or reduce through "
-         "MPI",
-         size(), reason);
+         "one part of a split of {} ranks has no shared memory ({}); make room in /dev/shm", size(),
+         reason);
   }
 
   bool test(Request& request) override {

@@ -43,6 +43,14 @@ auto checked(std::string_view what, Call&& call) {
 [[nodiscard]] DataType activation_type(Precision precision);
 
 [[nodiscard]] Desc f32(const Dims& dims, Tag tag);
+/// fp32, of one axis.
+[[nodiscard]] inline Desc vector(Dims::value_type size) {
+  return f32({size}, Tag::x);
+}
+/// With the channels of a pixel adjacent: (N, H, W, C), or (N, C).
+[[nodiscard]] inline Desc rows(const Dims& dims, DataType type) {
+  return {dims, type, dims.size() == 4 ? Tag::nhwc : Tag::nc};
+}
 /// A descriptor of `type` whose layout oneDNN chooses.
 [[nodiscard]] Desc any_layout(const Shape& shape, DataType type);
 /// Row-major without gaps: x, nc, or nchw by the number of axes.

@@ -67,17 +67,6 @@ Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const s
   return result;
 }
 
-Tensor ProgramBuilder::in_rows(const Tensor& tensor, const std::string& name) {
-  const Dims dims = dims_of(tensor.desc());
-  return in_format(
-      tensor, Desc(dims, type_of(tensor.desc()), dims.size() == 4 ? Tag::nhwc : Tag::nc), name);
-}
-
-Desc ProgramBuilder::rows_of(ValueId value, DataType type) const {
-  const Dims dims = dims_of(batch_shape(value));
-  return {dims, type, dims.size() == 4 ? Tag::nhwc : Tag::nc};
-}
-
 Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::string& name) {
   return in_format(master(id), desc, name);
 }

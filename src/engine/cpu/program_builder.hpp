@@ -78,10 +78,19 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
   /// The tensor in this format: itself, or a copy by a reorder step.
   [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
-  /// The tensor with the channels of a pixel adjacent: (N, H, W, C), or (N, C).
-  [[nodiscard]] Tensor in_rows(const Tensor& tensor, const std::string& name);
-  /// A tensor of that format for a value, in this type.
-  [[nodiscard]] Desc rows_of(ValueId value, DataType type) const;
+  /// The tensor in the format of rows() and the type of values, which the loss's gradient has not.
+  [[nodiscard]] Tensor in_rows(const Tensor& tensor, const std::string& name) {
+    return in_format(tensor, rows(dims_of(tensor.desc()), activations()), name);
+  }
+  /// A tensor of that format for a value or its gradient.
+  [[nodiscard]] Tensor make_rows(ValueId value) {
+    return make(rows(dims_of(batch_shape(value)), activations()));
+  }
+  /// Whether a step may overwrite `tensor`, a value or a copy of it in another format.
+  [[nodiscard]] bool overwritable(const Tensor& tensor, StepValueId id) {
+    return tensor.buffer != value(id).buffer || GraphBuilder::overwritable(id);
+  }
+  using GraphBuilder::overwritable;
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
 
   // Gradients.

@@ -31,9 +31,7 @@ class LoopStep final : public Step {
       : name_(std::move(name)),
         memories_(std::move(memories)),
         addresses_(memories_.size()),
-        loop_(std::move(loop)) {
-    bind();
-  }
+        loop_(std::move(loop)) {}
   void run() override { loop_(addresses_); }
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   void bind() override;

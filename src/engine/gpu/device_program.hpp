@@ -6,6 +6,7 @@
 #include "loss_block.hpp"
 #include "program_builder.hpp"
 #include "recorded_steps.hpp"
+#include "sample_values.hpp"
 #include "statistics_block.hpp"
 
 #include <memory>
@@ -52,7 +53,7 @@ class DeviceProgram final : public Program {
   StatisticsBlock statistics_;
   LossBlock loss_;
   DeviceTargets targets_;                ///< of the last forward
-  SampleValues<std::uint64_t> dropped_;  ///< blocks, by the last forward
+  SampleValues<std::uint64_t> dropped_;  ///< which blocks the last forward drops
   ProgramBuilder::Program lists_;
   Tensor values_;  ///< fp32 values of the input
   ImageExtent input_extent_{};

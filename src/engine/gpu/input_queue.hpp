@@ -4,6 +4,7 @@
 #include "device.hpp"
 #include "device_targets.hpp"
 #include "lockstep/core/batch.hpp"
+#include "sample_values.hpp"
 
 #include <array>
 #include <cstddef>

@@ -63,23 +63,17 @@ NormSums NormSumsTarget::at(const LaunchContext& context) const {
           .norm = sums.norm.at(context),
           .weight = context.as<float>(sums.weight),
           .bias = context.as<float>(sums.bias),
-          .kept = {.weight = weight ? context.as<float>(*weight) : nullptr,
-                   .bias = bias ? context.as<float>(*bias) : nullptr,
+          .kept = {.weight = context.as<float>(weight),
+                   .bias = context.as<float>(bias),
                    .adds = context.accumulate}};
 }
 
 NormSumsTarget norm_sums_target(ProgramBuilder& builder, const Node& node,
                                 const NormSumsOperands& sums, std::vector<Tensor>& touched) {
-  const auto gradient_of = [&](ParameterId id) -> std::optional<Address> {
-    if (builder.is_frozen(id)) return std::nullopt;
-    const Address address = builder.gradient_of(id);
-    touched.push_back(address.tensor);
-    return address;
-  };
   sums.list(touched);
   return {.sums = sums,
-          .weight = gradient_of(node.parameters[0]),
-          .bias = gradient_of(node.parameters[1])};
+          .weight = builder.trained_gradient_of(node.parameters[0], touched),
+          .bias = builder.trained_gradient_of(node.parameters[1], touched)};
 }
 
 bool takes_statistics(ProgramBuilder& builder, const Node& node) {

@@ -36,7 +36,7 @@ class PooledNormLowering final : public Lowering {
                   type = builder.type()](const LaunchContext& context) {
                    pooled_norm_forward(context.stream(), type, extent, context.at(x),
                                        norm.at(context), context.at(y),
-                                       positions ? context.as<std::uint8_t>(*positions) : nullptr);
+                                       context.as<std::uint8_t>(positions));
                  });
     builder.set_value(*op.output, y);
   }

@@ -8,7 +8,8 @@ namespace lockstep::gpu {
 namespace {
 
 std::vector<std::size_t> group_ends(const ParameterArena& arena, const ProgramOptions& options) {
-  std::vector<std::size_t> ends = unit_ends(arena, options);
+  const auto given = unit_ends(arena, options);
+  std::vector<std::size_t> ends(given.begin(), given.end());
   ends.push_back(arena.layout().size());
   return ends;
 }
@@ -121,6 +122,14 @@ Address ProgramBuilder::working(ParameterId id) {
   if (arena.holds_parameters()) return {.fixed = state_.working.of(arena, id), .tensor = {}};
   return {.tensor = working_[arena.unit_of(id)],
           .offset = arena.offset_in_unit(id) * size_of(type())};
+}
+
+std::optional<Address> ProgramBuilder::trained_gradient_of(ParameterId id,
+                                                           std::vector<Tensor>& touched) {
+  if (is_frozen(id)) return std::nullopt;
+  const Address address = gradient_of(id);
+  touched.push_back(address.tensor);
+  return address;
 }
 
 Address ProgramBuilder::gradient_of(ParameterId id) {

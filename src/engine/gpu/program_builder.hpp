@@ -53,6 +53,11 @@ struct LaunchContext {
   [[nodiscard]] T* as(const Where& where) const {
     return static_cast<T*>(at(where));
   }
+  /// Null for nullopt.
+  template <typename T, typename Where>
+  [[nodiscard]] T* as(const std::optional<Where>& where) const {
+    return where ? as<T>(*where) : nullptr;
+  }
 };
 
 /// Queues the work of one op.
@@ -114,6 +119,9 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   /// The parameter in the type of the values.
   [[nodiscard]] Address working(ParameterId id);
   [[nodiscard]] Address gradient_of(ParameterId id);
+  /// The same, added to `touched`; nullopt if the parameter is frozen.
+  [[nodiscard]] std::optional<Address> trained_gradient_of(ParameterId id,
+                                                           std::vector<Tensor>& touched);
 
   /// Emits a step that touches these tensors; for Step::bytes, one that it reads and writes is
   /// listed twice, and addresses in arenas count as 0.

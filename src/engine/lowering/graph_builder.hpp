@@ -191,7 +191,7 @@ class GraphBuilder {
         op.in_last_micro_step));
   }
   [[nodiscard]] std::span<const float> held_gradients(std::size_t unit) const {
-    const std::vector<std::size_t> ends = unit_ends(context_.arena, options_);
+    const std::span<const std::size_t> ends = unit_ends(context_.arena, options_);
     const std::size_t begin = unit == 0 ? 0 : ends[unit - 1];
     return context_.arena.gradients().subspan(begin, ends[unit] - begin);
   }

@@ -77,16 +77,18 @@ StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const Pa
                                      : fuse(forward_steps(graph), graph, rules.fusions);
   if (options.exchange == nullptr) return steps;
   StepUnits units = arena.step_units();
-  units.ends = unit_ends(arena, options);
+  if (!arena.layout().is_sharded()) {
+    units.ends.assign(options.bucket_ends.begin(), options.bucket_ends.end());
+  }
   units.awaits = rules.awaits_units && arena.layout().is_sharded();
   units.has_replicas = options.exchange->has_replicas();
   arena.unit_options().apply_to(units);
   return shard(std::move(steps), graph, units);
 }
 
-std::vector<std::size_t> unit_ends(const ParameterArena& arena, const ProgramOptions& options) {
-  if (arena.layout().is_sharded()) return arena.step_units().ends;
-  return {options.bucket_ends.begin(), options.bucket_ends.end()};
+std::span<const std::size_t> unit_ends(const ParameterArena& arena, const ProgramOptions& options) {
+  return arena.layout().is_sharded() ? std::span<const std::size_t>(arena.step_units().ends)
+                                     : options.bucket_ends;
 }
 
 void require_batch(const ProgramOptions& options, std::int64_t size) {

@@ -42,8 +42,8 @@ struct StepRules {
                                    const ParameterArena& arena, const StepRules& rules);
 
 /// Ends of the units, or buckets, in which gradients are reduced, ascending.
-[[nodiscard]] std::vector<std::size_t> unit_ends(const ParameterArena& arena,
-                                                 const ProgramOptions& options);
+[[nodiscard]] std::span<const std::size_t> unit_ends(const ParameterArena& arena,
+                                                     const ProgramOptions& options);
 
 /// Error(internal) if the program cannot compute a batch of this size, or cannot run backward.
 void require_batch(const ProgramOptions& options, std::int64_t size);

@@ -10,9 +10,9 @@
 namespace lockstep {
 
 OpDefinition Input::define(const OpInputs& in) const {
-  if (shape.rank() == 0 || std::ranges::min(shape.extents()) < 1) {
-    fail(ExitStatus::usage, "{}: an input of {} (every extent must be at least 1)", in.graph,
-         to_string(shape));
+  if ((shape.rank() != 1 && shape.rank() != 3) || std::ranges::min(shape.extents()) < 1) {
+    fail(ExitStatus::usage, "{}: an input of {} (it must be flat, or CxHxW; at least 1 each)",
+         in.graph, to_string(shape));
   }
   return {.output = shape};
 }

@@ -6,11 +6,15 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 namespace lockstep {
+namespace {
 
 using In = OnnxOperand;
 using Axes = std::vector<std::int64_t>;
+
+}  // namespace
 
 OpDefinition Tokens::define(const OpInputs& in) const {
   const Shape& image = in.image(options.class_token);
@@ -28,6 +32,7 @@ OpDefinition Tokens::define(const OpInputs& in) const {
                           .deviation = deviation}}};
 }
 
+// Pads and adds, since a concatenation needs the class token once a sample.
 OnnxNodes Tokens::onnx(const Shape& output) const {
   const std::int64_t pixels = output[1] - 1;
   const auto transposed = [](std::size_t parameter) {

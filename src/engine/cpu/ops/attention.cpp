@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace lockstep::cpu {
 namespace {
@@ -31,13 +31,68 @@ struct AttentionExtent {
   [[nodiscard]] std::ptrdiff_t row() const { return 3 * channels(); }  ///< of q, k and v
   [[nodiscard]] std::ptrdiff_t token_columns() const { return padded(tokens); }
   [[nodiscard]] std::ptrdiff_t columns() const { return padded(width); }
-  [[nodiscard]] std::ptrdiff_t head_size() const { return tokens * columns(); }
-  [[nodiscard]] std::ptrdiff_t transposed_size() const { return width * token_columns(); }
-  [[nodiscard]] std::ptrdiff_t block_size() const { return block * columns(); }
-  [[nodiscard]] std::ptrdiff_t scores_size() const { return block * token_columns(); }
 };
 
-/// exp(x) of x <= 0 within 2 units in the last place; 0 or a denormal below -87. NaN stays NaN.
+enum class Pass { forward, backward };
+/// Where a thread's matrices are in its scratch memory, in values.
+struct HeadLayout {
+  HeadLayout(const AttentionExtent& extent, Pass pass) {
+    const std::ptrdiff_t all = extent.tokens * extent.columns();
+    const std::ptrdiff_t transposed = extent.width * extent.token_columns();
+    const std::ptrdiff_t block = AttentionExtent::block * extent.columns();
+    const std::ptrdiff_t block_scores = AttentionExtent::block * extent.token_columns();
+    const auto take = [this](std::ptrdiff_t values) { return std::exchange(size, size + values); };
+    rows = take(all);
+    keys_transposed = take(transposed);
+    queries = take(block);
+    result = take(block);
+    scores = take(block_scores);
+    if (pass == Pass::forward) return;
+    key_sums = take(all);
+    value_sums = take(all);
+    values_transposed = take(transposed);
+    gradients = take(block);
+    score_gradients = take(block_scores);
+  }
+  std::ptrdiff_t size = 0;
+  std::ptrdiff_t rows;  ///< values; in backward, at last, keys
+  std::ptrdiff_t keys_transposed;
+  std::ptrdiff_t queries;
+  std::ptrdiff_t result;
+  std::ptrdiff_t scores;
+  // Of backward.
+  std::ptrdiff_t key_sums = 0;
+  std::ptrdiff_t value_sums = 0;
+  std::ptrdiff_t values_transposed = 0;
+  std::ptrdiff_t gradients = 0;
+  std::ptrdiff_t score_gradients = 0;
+};
+
+/// Where a head of a sample begins.
+struct HeadPlace {
+  HeadPlace(const AttentionExtent& extent, std::ptrdiff_t head)
+      : input(head / extent.heads * extent.tokens * extent.row() +
+              head % extent.heads * extent.width),
+        output(head / extent.heads * extent.tokens * extent.channels() +
+               head % extent.heads * extent.width),
+        rows(head * extent.tokens) {}
+  std::ptrdiff_t input;   ///< its first query in (samples, tokens, 3, heads, width)
+  std::ptrdiff_t output;  ///< the same in (samples, tokens, heads, width)
+  std::ptrdiff_t rows;    ///< of scores, in (samples, heads, tokens)
+};
+
+/// Calls run(head, memory) for each head of each sample, with `size` values of a thread's memory.
+template <typename Run>
+void for_heads(const AttentionExtent& extent, std::ptrdiff_t size, float* scratch, const Run& run) {
+  vector_parts(extent.samples * extent.heads, extent.samples * extent.tokens * extent.row(),
+               [&](std::ptrdiff_t begin, std::ptrdiff_t end, int thread) LOCKSTEP_INLINED {
+                 for (std::ptrdiff_t head = begin; head < end; ++head) {
+                   run(head, scratch + thread * size);
+                 }
+               });
+}
+
+/// exp(x) of x <= 0; exp(-87), which is 1.6e-38, below -87. NaN stays NaN.
 /// Source: the polynomial of the Cephes library's expf.
 LOCKSTEP_INLINED inline float exp_of_negative(float x) {
   constexpr float lowest = -87.0F;
@@ -142,6 +197,27 @@ void add_queries(const AttentionExtent& extent, const float* scores, const float
             .add = true});
 }
 
+/// The largest of a row of scores; if all are NaN, -infinity.
+LOCKSTEP_INLINED inline float largest_of(const AttentionExtent& extent, const float* scores) {
+  float largest = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) {
+    largest = scores[j] > largest ? scores[j] : largest;
+  }
+  return largest;
+}
+/// scores := exp(scores - shift). Returns the sum.
+LOCKSTEP_INLINED inline float exponentials(const AttentionExtent& extent, float shift,
+                                           float* scores) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) {
+    scores[j] = exp_of_negative(scores[j] - shift);
+    sum += scores[j];
+  }
+  return sum;
+}
+
 template <typename T>
 struct AttentionForward {
   AttentionExtent extent;
@@ -150,67 +226,40 @@ struct AttentionForward {
   float* normalizer;  ///< (samples, heads, tokens): log of the sum of exp(score); null: not kept
   T* target;          ///< (samples, tokens, heads, width)
   float* scratch;
+  HeadLayout at{extent, Pass::forward};
 
-  [[nodiscard]] static std::ptrdiff_t scratch_size(const AttentionExtent& extent) {
-    return extent.head_size() + extent.transposed_size() + 2 * extent.block_size() +
-           extent.scores_size();
-  }
-  /// scores := exp(scores - maximum). Returns the sum.
-  LOCKSTEP_INLINED float exponentials(float* scores, float& maximum) const {
-    float largest = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : largest)
-    for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) {
-      largest = scores[j] > largest ? scores[j] : largest;
-    }
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) {
-      scores[j] = exp_of_negative(scores[j] - largest);
-      sum += scores[j];
-    }
-    maximum = largest;
-    return sum;
-  }
   LOCKSTEP_INLINED void run_head(std::ptrdiff_t head, float* memory) const {
     const std::ptrdiff_t channels = extent.channels();
-    const std::ptrdiff_t sample = head / extent.heads;
-    const std::ptrdiff_t begin = head % extent.heads * extent.width;
-    const T* const queries = source + sample * extent.tokens * extent.row() + begin;
-    T* const results = target + sample * extent.tokens * channels + begin;
-    float* const values = memory;
-    float* const keys = values + extent.head_size();
-    float* const block = keys + extent.transposed_size();
-    float* const result = block + extent.block_size();
-    float* const scores = result + extent.block_size();
-    pack(extent, queries + channels, extent.row(), extent.tokens, 1, values);
-    transpose(extent, values, keys);
-    pack(extent, queries + 2 * channels, extent.row(), extent.tokens, 1, values);
+    const HeadPlace place(extent, head);
+    const T* const queries = source + place.input;
+    T* const results = target + place.output;
+    pack(extent, queries + channels, extent.row(), extent.tokens, 1, memory + at.rows);
+    transpose(extent, memory + at.rows, memory + at.keys_transposed);
+    pack(extent, queries + 2 * channels, extent.row(), extent.tokens, 1, memory + at.rows);
     for (std::ptrdiff_t first = 0; first < extent.tokens; first += extent.block) {
       const std::ptrdiff_t rows = std::min(extent.block, extent.tokens - first);
-      pack(extent, queries + first * extent.row(), extent.row(), rows, factor, block);
-      multiply_by_tokens(extent, block, keys, rows, scores);
+      pack(extent, queries + first * extent.row(), extent.row(), rows, factor, memory + at.queries);
+      multiply_by_tokens(extent, memory + at.queries, memory + at.keys_transposed, rows,
+                         memory + at.scores);
       float sums[AttentionExtent::block];
       for (std::ptrdiff_t row = 0; row < rows; ++row) {
-        float maximum = 0;
-        sums[row] = exponentials(scores + row * extent.token_columns(), maximum);
+        float* const scores = memory + at.scores + row * extent.token_columns();
+        const float largest = largest_of(extent, scores);
+        sums[row] = exponentials(extent, largest, scores);
         if (normalizer == nullptr) continue;
-        normalizer[head * extent.tokens + first + row] = maximum + std::log(sums[row]);
+        normalizer[place.rows + first + row] = largest + std::log(sums[row]);
       }
-      sum_tokens(extent, scores, values, rows, result);
+      sum_tokens(extent, memory + at.scores, memory + at.rows, rows, memory + at.result);
       for (std::ptrdiff_t row = 0; row < rows; ++row) {
-        unpack(extent, result + row * extent.columns(), 1, 1 / sums[row],
+        unpack(extent, memory + at.result + row * extent.columns(), 1, 1 / sums[row],
                results + (first + row) * channels, channels);
       }
     }
   }
   void run() const {
-    const std::ptrdiff_t size = scratch_size(extent);
-    vector_parts(extent.samples * extent.heads, extent.samples * extent.tokens * extent.row(),
-                 [&](std::ptrdiff_t begin, std::ptrdiff_t end, int thread) LOCKSTEP_INLINED {
-                   for (std::ptrdiff_t head = begin; head < end; ++head) {
-                     run_head(head, scratch + thread * size);
-                   }
-                 });
+    for_heads(extent, at.size, scratch,
+              [this](std::ptrdiff_t head, float* memory)
+                  LOCKSTEP_INLINED { run_head(head, memory); });
   }
 };
 
@@ -225,18 +274,14 @@ struct AttentionBackward {
   const T* gradient;  ///< as AttentionForward::target
   T* target;          ///< as `source`, and may be it
   float* scratch;
+  HeadLayout at{extent, Pass::backward};
 
-  [[nodiscard]] static std::ptrdiff_t scratch_size(const AttentionExtent& extent) {
-    return 3 * extent.head_size() + 2 * extent.transposed_size() + 3 * extent.block_size() +
-           2 * extent.scores_size();
-  }
-  LOCKSTEP_INLINED void score_gradients(float* scores, float* gradients, float of_row) const {
+  /// Of a row: scores := probabilities, gradients of these := gradients of the scores.
+  LOCKSTEP_INLINED void differentiate(float of_row, float* scores, float* gradients) const {
+    exponentials(extent, of_row, scores);
     float product = 0;
 #pragma omp simd reduction(+ : product)
-    for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) {
-      scores[j] = exp_of_negative(scores[j] - of_row);
-      product += scores[j] * gradients[j];
-    }
+    for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) product += scores[j] * gradients[j];
 #pragma omp simd
     for (std::ptrdiff_t j = 0; j < extent.tokens; ++j) {
       gradients[j] = scores[j] * (gradients[j] - product);
@@ -244,54 +289,45 @@ struct AttentionBackward {
   }
   LOCKSTEP_INLINED void run_head(std::ptrdiff_t head, float* memory) const {
     const std::ptrdiff_t channels = extent.channels();
-    const std::ptrdiff_t sample = head / extent.heads;
-    const std::ptrdiff_t begin = head % extent.heads * extent.width;
-    const std::ptrdiff_t place = sample * extent.tokens * extent.row() + begin;
-    const T* const queries = source + place;
-    T* const query_gradients = target + place;
-    const T* const gradients = gradient + sample * extent.tokens * channels + begin;
-    float* const keys = memory;
-    float* const key_sums = keys + extent.head_size();
-    float* const value_sums = key_sums + extent.head_size();
-    float* const keys_transposed = value_sums + extent.head_size();
-    float* const values_transposed = keys_transposed + extent.transposed_size();
-    float* const block = values_transposed + extent.transposed_size();
-    float* const block_gradient = block + extent.block_size();
-    float* const result = block_gradient + extent.block_size();
-    float* const scores = result + extent.block_size();
-    float* const score_gradient = scores + extent.scores_size();
-    pack(extent, queries + 2 * channels, extent.row(), extent.tokens, 1, keys);
-    transpose(extent, keys, values_transposed);
-    pack(extent, queries + channels, extent.row(), extent.tokens, 1, keys);
-    transpose(extent, keys, keys_transposed);
-    std::fill(key_sums, keys_transposed, 0.0F);
+    const HeadPlace place(extent, head);
+    const T* const queries = source + place.input;
+    T* const query_gradients = target + place.input;
+    const T* const gradients = gradient + place.output;
+    pack(extent, queries + 2 * channels, extent.row(), extent.tokens, 1, memory + at.rows);
+    transpose(extent, memory + at.rows, memory + at.values_transposed);
+    pack(extent, queries + channels, extent.row(), extent.tokens, 1, memory + at.rows);
+    transpose(extent, memory + at.rows, memory + at.keys_transposed);
+    std::fill_n(memory + at.key_sums, extent.tokens * extent.columns(), 0.0F);
+    std::fill_n(memory + at.value_sums, extent.tokens * extent.columns(), 0.0F);
     for (std::ptrdiff_t first = 0; first < extent.tokens; first += extent.block) {
       const std::ptrdiff_t rows = std::min(extent.block, extent.tokens - first);
-      pack(extent, queries + first * extent.row(), extent.row(), rows, factor, block);
-      pack(extent, gradients + first * channels, channels, rows, 1, block_gradient);
-      multiply_by_tokens(extent, block, keys_transposed, rows, scores);
-      multiply_by_tokens(extent, block_gradient, values_transposed, rows, score_gradient);
+      pack(extent, queries + first * extent.row(), extent.row(), rows, factor, memory + at.queries);
+      pack(extent, gradients + first * channels, channels, rows, 1, memory + at.gradients);
+      multiply_by_tokens(extent, memory + at.queries, memory + at.keys_transposed, rows,
+                         memory + at.scores);
+      multiply_by_tokens(extent, memory + at.gradients, memory + at.values_transposed, rows,
+                         memory + at.score_gradients);
       for (std::ptrdiff_t row = 0; row < rows; ++row) {
-        const std::ptrdiff_t at = row * extent.token_columns();
-        score_gradients(scores + at, score_gradient + at,
-                        normalizer[head * extent.tokens + first + row]);
+        const std::ptrdiff_t begin = row * extent.token_columns();
+        differentiate(normalizer[place.rows + first + row], memory + at.scores + begin,
+                      memory + at.score_gradients + begin);
       }
-      add_queries(extent, scores, block_gradient, rows, value_sums);
-      add_queries(extent, score_gradient, block, rows, key_sums);
-      sum_tokens(extent, score_gradient, keys, rows, result);
-      unpack(extent, result, rows, factor, query_gradients + first * extent.row(), extent.row());
+      add_queries(extent, memory + at.scores, memory + at.gradients, rows, memory + at.value_sums);
+      add_queries(extent, memory + at.score_gradients, memory + at.queries, rows,
+                  memory + at.key_sums);
+      sum_tokens(extent, memory + at.score_gradients, memory + at.rows, rows, memory + at.result);
+      unpack(extent, memory + at.result, rows, factor, query_gradients + first * extent.row(),
+             extent.row());
     }
-    unpack(extent, key_sums, extent.tokens, 1, query_gradients + channels, extent.row());
-    unpack(extent, value_sums, extent.tokens, 1, query_gradients + 2 * channels, extent.row());
+    unpack(extent, memory + at.key_sums, extent.tokens, 1, query_gradients + channels,
+           extent.row());
+    unpack(extent, memory + at.value_sums, extent.tokens, 1, query_gradients + 2 * channels,
+           extent.row());
   }
   void run() const {
-    const std::ptrdiff_t size = scratch_size(extent);
-    vector_parts(extent.samples * extent.heads, extent.samples * extent.tokens * extent.row(),
-                 [&](std::ptrdiff_t begin, std::ptrdiff_t end, int thread) LOCKSTEP_INLINED {
-                   for (std::ptrdiff_t head = begin; head < end; ++head) {
-                     run_head(head, scratch + thread * size);
-                   }
-                 });
+    for_heads(extent, at.size, scratch,
+              [this](std::ptrdiff_t head, float* memory)
+                  LOCKSTEP_INLINED { run_head(head, memory); });
   }
 };
 
@@ -308,10 +344,10 @@ class AttentionLowering final : public Lowering {
       saved = builder.make(vector(extent.samples * extent.heads * extent.tokens));
       builder.set_value(*op.saved, saved);
     }
-    const Tensor target = builder.make(builder.rows_of(op.node, builder.activations()));
+    const Tensor target = builder.make_rows(op.node);
     builder.with_type([&]<typename T>(const T&) {
       const Tensor scratch =
-          builder.make(vector(builder.state().threads * AttentionForward<T>::scratch_size(extent)));
+          builder.make(vector(builder.state().threads * HeadLayout(extent, Pass::forward).size));
       builder.emit_loop("attention " + name(), {source, saved, target, scratch},
                         [extent, factor = factor_of(extent)](const LoopStep::Addresses& at) {
                           AttentionForward<T>{.extent = extent,
@@ -329,15 +365,13 @@ class AttentionLowering final : public Lowering {
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const AttentionExtent extent = extent_of(builder, op.node);
     const std::string what = "gradient of attention " + name();
-    const Tensor value = builder.value(op.inputs[0]);
-    const Tensor source = builder.in_rows(value, "input of " + name());
-    const Tensor arrives =
-        builder.grad_output(op, builder.rows_of(op.node, builder.activations()), what).first;
-    const bool overwrites = source.buffer != value.buffer || builder.overwritable(op.inputs[0]);
-    const Tensor target = overwrites ? source : builder.make(source.desc());
+    const Tensor source = builder.in_rows(builder.value(op.inputs[0]), "input of " + name());
+    const Tensor arrives = builder.in_rows(builder.value(op.grad_output[0]), what);
+    const Tensor target =
+        builder.overwritable(source, op.inputs[0]) ? source : builder.make(source.desc());
     builder.with_type([&]<typename T>(const T&) {
-      const Tensor scratch = builder.make(
-          vector(builder.state().threads * AttentionBackward<T>::scratch_size(extent)));
+      const Tensor scratch =
+          builder.make(vector(builder.state().threads * HeadLayout(extent, Pass::backward).size));
       builder.emit_loop(what, {source, builder.value(*op.saved), arrives, target, scratch},
                         [extent, factor = factor_of(extent)](const LoopStep::Addresses& at) {
                           AttentionBackward<T>{.extent = extent,
@@ -355,9 +389,6 @@ class AttentionLowering final : public Lowering {
 
  private:
   [[nodiscard]] const std::string& name() const noexcept { return op_.options.name; }
-  [[nodiscard]] static Desc vector(std::ptrdiff_t size) {
-    return f32(Dims{static_cast<Dims::value_type>(size)}, Tag::x);
-  }
   [[nodiscard]] AttentionExtent extent_of(const ProgramBuilder& builder, ValueId node) const {
     const Shape shape = builder.batch_shape(node);
     const std::int64_t heads = op_.options.heads;

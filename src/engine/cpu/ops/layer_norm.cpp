@@ -1,14 +1,10 @@
-#include "../../vector_loop.hpp"
 #include "../lowering.hpp"
+#include "../row_parts.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep::cpu {
@@ -19,11 +15,6 @@ struct RowExtent {
   std::ptrdiff_t rows;
   std::ptrdiff_t channels;
 };
-/// Sums over rows are over this many parts at most, each in order, whatever the number of threads.
-constexpr std::ptrdiff_t most_parts = 256;
-std::ptrdiff_t parts_of(const RowExtent& extent) {
-  return std::min(extent.rows, most_parts);
-}
 
 /// Statistics of rows, (rows) each; null: not kept.
 struct RowStatistics {
@@ -114,32 +105,21 @@ struct Backward {
       dx[c] = T((float{dy[c]} * scale[c] - sum - normalized * product) * factor);
     }
   }
-  LOCKSTEP_INLINED void run_part(std::ptrdiff_t part) const {
-    const std::ptrdiff_t parts = parts_of(extent);
-    float* const scale_sums = partials + part * 2 * extent.channels;
-    float* const shift_sums = scale_sums + extent.channels;
-    std::fill(scale_sums, shift_sums + extent.channels, 0.0F);
-    const std::ptrdiff_t end = extent.rows * (part + 1) / parts;
-    for (std::ptrdiff_t row = extent.rows * part / parts; row < end; ++row) {
-      run_row(row, scale_sums, shift_sums);
-    }
-  }
   void run() const {
-    const std::ptrdiff_t parts = parts_of(extent);
-    vector_parts(parts, extent.rows * extent.channels,
-                 [this](std::ptrdiff_t begin, std::ptrdiff_t end, int) LOCKSTEP_INLINED {
-                   for (std::ptrdiff_t part = begin; part < end; ++part) run_part(part);
-                 });
-    for (std::ptrdiff_t c = 0; c < extent.channels; ++c) {
-      double of_scale = 0;
-      double of_shift = 0;
-      for (std::ptrdiff_t part = 0; part < parts; ++part) {
-        of_scale += double{partials[part * 2 * extent.channels + c]};
-        of_shift += double{partials[(part * 2 + 1) * extent.channels + c]};
-      }
-      scale_gradient[c] = static_cast<float>(of_scale);
-      shift_gradient[c] = static_cast<float>(of_shift);
-    }
+    const std::ptrdiff_t channels = extent.channels;
+    for_row_parts(extent.rows, extent.rows * channels,
+                  [this](std::ptrdiff_t part, std::ptrdiff_t begin, std::ptrdiff_t end)
+                      LOCKSTEP_INLINED {
+                        float* const scale_sums = partials + part * 2 * extent.channels;
+                        float* const shift_sums = scale_sums + extent.channels;
+                        std::fill(scale_sums, shift_sums + extent.channels, 0.0F);
+                        for (std::ptrdiff_t row = begin; row < end; ++row) {
+                          run_row(row, scale_sums, shift_sums);
+                        }
+                      });
+    const std::ptrdiff_t parts = parts_of(extent.rows);
+    add_parts(partials, parts, 2 * channels, channels, scale_gradient);
+    add_parts(partials + channels, parts, 2 * channels, channels, shift_gradient);
   }
 };
 
@@ -151,8 +131,8 @@ class LayerNormLowering final : public Lowering {
   void forward(ProgramBuilder& builder, const StepOp& op) override {
     const Tensor value = builder.value(op.inputs[0]);
     const Tensor source = in_rows(builder, value);
-    const bool overwrites = source.buffer != value.buffer || builder.overwritable(op.inputs[0]);
-    const Tensor target = overwrites ? source : builder.make(source.desc());
+    const Tensor target =
+        builder.overwritable(source, op.inputs[0]) ? source : builder.make(source.desc());
     Tensor saved;
     if (op.saved) {
       saved = builder.make(vector(2 * extent_.rows));
@@ -184,10 +164,9 @@ class LayerNormLowering final : public Lowering {
     const GradOutput grad_output = builder.grad_output(op, source.desc(), name);
     Tensor target;
     if (op.grad_inputs[0]) {
-      const bool overwrites = source.buffer != value.buffer || builder.overwritable(op.inputs[0]);
-      target = grad_output.target ? *grad_output.target
-               : overwrites       ? source
-                                  : builder.make(source.desc());
+      target = grad_output.target                           ? *grad_output.target
+               : builder.overwritable(source, op.inputs[0]) ? source
+                                                            : builder.make(source.desc());
       builder.set_value(*op.grad_inputs[0], target);
     }
     const std::vector<Tensor> operands{
@@ -196,7 +175,7 @@ class LayerNormLowering final : public Lowering {
         parameter(builder, 0),
         builder.value(*op.saved),
         target,
-        builder.make(vector(2 * parts_of(extent_) * extent_.channels))};
+        builder.make(vector(2 * parts_of(extent_.rows) * extent_.channels))};
     const Desc channels = vector(extent_.channels);
     builder.with_type([&]<typename T>(const T&) {
       builder.emit_parameter_gradients(
@@ -219,9 +198,6 @@ class LayerNormLowering final : public Lowering {
   }
 
  private:
-  [[nodiscard]] static Desc vector(std::ptrdiff_t size) {
-    return f32(Dims{static_cast<Dims::value_type>(size)}, Tag::x);
-  }
   [[nodiscard]] static RowStatistics statistics(const RowExtent& extent, void* saved) {
     auto* const means = static_cast<float*>(saved);
     return {.means = means, .inverse_deviations = means == nullptr ? nullptr : means + extent.rows};

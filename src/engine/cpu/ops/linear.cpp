@@ -112,14 +112,8 @@ class LinearLowering final : public Lowering {
     builder.set_value(*op.output, target);
     if (!builder.training() && builder.activations() == DataType::f32) {
       const Tensor weight = builder.parameter(parameters_[0], product.plain_weight(), name);
-      builder.emit(std::make_unique<LinearStep>("inner product " + name,
-                                                LinearStep::Operands{.source = source_.memory,
-                                                                     .weight = weight.memory,
-                                                                     .bias = bias.memory,
-                                                                     .target = target.memory},
-                                                builder.state().threads),
-                   {source_, weight, bias, target});
-      return;
+      return emit_linear(builder, "inner product " + name,
+                         {.source = source_, .weight = weight, .bias = bias, .target = target});
     }
     forward_ = product.forward(builder.forward_kind(), builder.engine());
     const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);

@@ -1,7 +1,7 @@
 #include "../linear_of_pixels.hpp"
 
-#include "../../vector_loop.hpp"
 #include "../linear_step.hpp"
+#include "../row_parts.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -10,35 +10,22 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Sums over rows are over this many parts at most, each in order, whatever the number of threads.
-constexpr std::ptrdiff_t most_parts = 64;
-
 /// sums[c] = the sum of values[row, c]. `partials`: (parts, columns).
 template <typename T>
 void sum_rows(std::ptrdiff_t rows, std::ptrdiff_t columns, const T* values, float* partials,
               float* sums) {
-  const std::ptrdiff_t parts = std::min(rows, most_parts);
-  vector_parts(parts, rows * columns,
-               [&](std::ptrdiff_t begin, std::ptrdiff_t end, int) LOCKSTEP_INLINED {
-                 for (std::ptrdiff_t part = begin; part < end; ++part) {
-                   float* const own = partials + part * columns;
-                   std::fill_n(own, columns, 0.0F);
-                   const std::ptrdiff_t last = rows * (part + 1) / parts;
-                   for (std::ptrdiff_t row = rows * part / parts; row < last; ++row) {
-                     const T* const from = values + row * columns;
+  for_row_parts(rows, rows * columns,
+                [=](std::ptrdiff_t part, std::ptrdiff_t begin, std::ptrdiff_t end)
+                    LOCKSTEP_INLINED {
+                      float* const own = partials + part * columns;
+                      std::fill_n(own, columns, 0.0F);
+                      for (std::ptrdiff_t row = begin; row < end; ++row) {
+                        const T* const from = values + row * columns;
 #pragma omp simd
-                     for (std::ptrdiff_t c = 0; c < columns; ++c) own[c] += float{from[c]};
-                   }
-                 }
-               });
-  vector_loop(columns, [&](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
-    for (std::ptrdiff_t c = begin; c < end; ++c) {
-      double sum = 0;
-      for (std::ptrdiff_t part = 0; part < parts; ++part)
-        sum += double{partials[part * columns + c]};
-      sums[c] = static_cast<float>(sum);
-    }
-  });
+                        for (std::ptrdiff_t c = 0; c < columns; ++c) own[c] += float{from[c]};
+                      }
+                    });
+  add_parts(partials, parts_of(rows), columns, columns, sums);
 }
 
 /// By products of matrices: with X the pixels (rows, C), W the weight (F, C) as it is stored, and
@@ -57,26 +44,18 @@ class LinearOfPixels final : public Lowering {
   void forward(ProgramBuilder& builder, const StepOp& op) override {
     const std::string what = "matrix product " + name();
     const Tensor source = pixels(builder, builder.value(op.inputs[0]));
-    const Tensor stored = builder.make(builder.rows_of(op.node, builder.activations()));
+    const Tensor bias = builder.parameter(parameters_[1], vector(features_), name());
+    const Tensor stored = builder.make_rows(op.node);
+    const Tensor target = builder.view(stored, matrix(builder, features_));
     builder.set_value(*op.output, stored);
     if (!builder.training() && builder.activations() == DataType::f32) {
-      const Tensor weight =
+      const Tensor columns =
           builder.parameter(parameters_[0], f32({features_, channels_}, Tag::ba), name());
-      const Tensor bias = builder.parameter(parameters_[1], f32({features_}, Tag::x), name());
-      const Tensor target = builder.view(stored, matrix(builder, features_));
-      builder.emit(std::make_unique<LinearStep>(what,
-                                                LinearStep::Operands{.source = source.memory,
-                                                                     .weight = weight.memory,
-                                                                     .bias = bias.memory,
-                                                                     .target = target.memory},
-                                                builder.state().threads),
-                   {source, weight, bias, target});
-      return;
+      return emit_linear(builder, what,
+                         {.source = source, .weight = columns, .bias = bias, .target = target});
     }
-    const Tensor bias = builder.parameter(parameters_[1], f32({features_}, Tag::x), name());
     emit_product(builder, what, source, transposed(builder, weight(builder)),
-                 builder.view(bias, f32({1, features_}, Tag::ab)),
-                 builder.view(stored, matrix(builder, features_)));
+                 builder.view(bias, f32({1, features_}, Tag::ab)), target);
   }
 
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
@@ -86,7 +65,7 @@ class LinearOfPixels final : public Lowering {
       gradient_ = builder.view(arrives, matrix(builder, features_));
     }
     if (op.gradient.of_parameters) return emit_parameter_gradients(builder, op);
-    const Tensor stored = builder.make(builder.rows_of(op_.input, builder.activations()));
+    const Tensor stored = builder.make_rows(op_.input);
     emit_product(builder, "data gradient of matrix product " + name(), *gradient_,
                  spread(builder, weight(builder)), std::nullopt,
                  builder.view(stored, matrix(builder, channels_)));
@@ -160,8 +139,8 @@ class LinearOfPixels final : public Lowering {
     builder.with_type([&]<typename T>(const T&) {
       builder.emit_parameter_gradients(
           "bias gradient of matrix product " + name(),
-          {*gradient_, builder.make(f32({std::min(rows, most_parts) * features_}, Tag::x))},
-          {{.argument = 0, .parameter = parameters_[1], .desc = f32({features_}, Tag::x)}},
+          {*gradient_, builder.make(vector(parts_of(rows) * features_))},
+          {{.argument = 0, .parameter = parameters_[1], .desc = vector(features_)}},
           [rows, columns = features_](const LoopStep::Addresses& at) {
             sum_rows(rows, columns, static_cast<const T*>(at[0]), static_cast<float*>(at[1]),
                      static_cast<float*>(at[2]));

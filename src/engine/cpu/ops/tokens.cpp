@@ -58,21 +58,47 @@ void sum_samples(const TokenExtent& extent, const T* gradient, float* class_toke
   std::copy_n(positions, extent.channels, class_token);
 }
 
+TokenExtent extent_of(const ProgramBuilder& builder, ValueId tokens) {
+  const Shape shape = builder.batch_shape(tokens);
+  return {
+      .samples = shape[0], .tokens = shape.elements() / shape[0] / shape[1], .channels = shape[1]};
+}
+
+/// Copies the tokens from `first` on of one value, or its gradient, to those of another; the rest
+/// of these becomes zero.
+struct TokenCopy {
+  ValueId from;
+  ValueId to;
+  std::ptrdiff_t first = 0;
+};
 template <typename T>
-void copy_pixels(const TokenExtent& extent, const T* gradient, T* target) {
-  const std::ptrdiff_t pixels = (extent.tokens - 1) * extent.channels;
+void copy_tokens(const TokenExtent& extent, std::ptrdiff_t from_tokens, std::ptrdiff_t first,
+                 const T* from, T* to) {
+  const std::ptrdiff_t size = extent.tokens * extent.channels;
+  const std::ptrdiff_t copied = std::min(extent.tokens, from_tokens - first) * extent.channels;
   vector_parts(extent.samples, extent.size(),
                [&](std::ptrdiff_t begin, std::ptrdiff_t end, int) LOCKSTEP_INLINED {
                  for (std::ptrdiff_t sample = begin; sample < end; ++sample) {
-                   std::copy_n(gradient + sample * (pixels + extent.channels) + extent.channels,
-                               pixels, target + sample * pixels);
+                   const T* const source = from + (sample * from_tokens + first) * extent.channels;
+                   std::fill(std::copy_n(source, copied, to + sample * size),
+                             to + (sample + 1) * size, T());
                  }
                });
 }
-
-TokenExtent extent_of(const ProgramBuilder& builder, ValueId tokens) {
-  const Shape shape = builder.batch_shape(tokens);
-  return {.samples = shape[0], .tokens = shape[2] * shape[3], .channels = shape[1]};
+Tensor emit_copy(ProgramBuilder& builder, const std::string& name, const TokenCopy& copy,
+                 const Tensor& given) {
+  const Tensor from = builder.in_rows(given, name);
+  const Tensor to = builder.make_rows(copy.to);
+  builder.with_type([&]<typename T>(const T&) {
+    builder.emit_loop(
+        name, {from, to},
+        [extent = extent_of(builder, copy.to), first = copy.first,
+         from_tokens = extent_of(builder, copy.from).tokens](const LoopStep::Addresses& at) {
+          copy_tokens(extent, from_tokens, first, static_cast<const T*>(at[0]),
+                      static_cast<T*>(at[1]));
+        });
+  });
+  return to;
 }
 
 class TokensLowering final : public Lowering {
@@ -82,7 +108,7 @@ class TokensLowering final : public Lowering {
 
   void forward(ProgramBuilder& builder, const StepOp& op) override {
     const TokenExtent extent = extent_of(builder, op.node);
-    const Tensor target = builder.make(builder.rows_of(op.node, builder.activations()));
+    const Tensor target = builder.make_rows(op.node);
     const std::vector<Tensor> tensors{
         builder.in_rows(builder.value(op.inputs[0]), "input of " + name()),
         parameter(builder, 0, {1, 1, extent.channels}),
@@ -99,8 +125,7 @@ class TokensLowering final : public Lowering {
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
     const TokenExtent extent = extent_of(builder, op.node);
     const std::string what = "gradient of " + name();
-    const Tensor gradient =
-        builder.grad_output(op, builder.rows_of(op.node, builder.activations()), what).first;
+    const Tensor gradient = builder.in_rows(builder.value(op.grad_output[0]), what);
     builder.with_type([&]<typename T>(const T&) {
       builder.emit_parameter_gradients(
           "parameter " + what, {gradient},
@@ -112,13 +137,10 @@ class TokensLowering final : public Lowering {
             sum_samples(extent, static_cast<const T*>(at[0]), static_cast<float*>(at[1]),
                         static_cast<float*>(at[2]));
           });
-      if (!op.grad_inputs[0]) return;
-      const Tensor target = builder.make(builder.rows_of(op_.input, builder.activations()));
-      builder.emit_loop(what, {gradient, target}, [extent](const LoopStep::Addresses& at) {
-        copy_pixels(extent, static_cast<const T*>(at[0]), static_cast<T*>(at[1]));
-      });
-      builder.set_value(*op.grad_inputs[0], target);
     });
+    if (!op.grad_inputs[0]) return;
+    const TokenCopy pixels{.from = op.node, .to = op_.input, .first = 1};
+    builder.set_value(*op.grad_inputs[0], emit_copy(builder, what, pixels, gradient));
   }
 
  private:
@@ -137,38 +159,14 @@ class FirstTokenLowering final : public Lowering {
   explicit FirstTokenLowering(const FirstToken& op) : input_(op.input) {}
 
   void forward(ProgramBuilder& builder, const StepOp& op) override {
-    const TokenExtent extent = extent_of(builder, input_);
-    const Tensor source = builder.in_rows(builder.value(op.inputs[0]), "input of first token");
-    const Tensor target = builder.make(builder.rows_of(op.node, builder.activations()));
-    builder.with_type([&]<typename T>(const T&) {
-      builder.emit_loop("first token", {source, target}, [extent](const LoopStep::Addresses& at) {
-        for (std::ptrdiff_t sample = 0; sample < extent.samples; ++sample) {
-          std::copy_n(static_cast<const T*>(at[0]) + sample * extent.tokens * extent.channels,
-                      extent.channels, static_cast<T*>(at[1]) + sample * extent.channels);
-        }
-      });
-    });
-    builder.set_value(*op.output, target);
+    const TokenCopy first{.from = input_, .to = op.node};
+    builder.set_value(*op.output,
+                      emit_copy(builder, "first token", first, builder.value(op.inputs[0])));
   }
-
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const TokenExtent extent = extent_of(builder, input_);
-    const std::string what = "gradient of first token";
-    const Tensor gradient =
-        builder.grad_output(op, builder.rows_of(op.node, builder.activations()), what).first;
-    const Tensor target = builder.make(builder.rows_of(input_, builder.activations()));
-    builder.with_type([&]<typename T>(const T&) {
-      builder.emit_loop(what, {gradient, target}, [extent](const LoopStep::Addresses& at) {
-        auto* to = static_cast<T*>(at[1]);
-        const std::ptrdiff_t rest = (extent.tokens - 1) * extent.channels;
-        for (std::ptrdiff_t sample = 0; sample < extent.samples; ++sample) {
-          to = std::copy_n(static_cast<const T*>(at[0]) + sample * extent.channels, extent.channels,
-                           to);
-          to = std::fill_n(to, rest, T());
-        }
-      });
-    });
-    builder.set_value(*op.grad_inputs[0], target);
+    const TokenCopy first{.from = op.node, .to = input_};
+    builder.set_value(*op.grad_inputs[0], emit_copy(builder, "gradient of first token", first,
+                                                    builder.value(op.grad_output[0])));
   }
 
  private:

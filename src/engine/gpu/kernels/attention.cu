@@ -2,6 +2,7 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 /// Attention by products of small matrices whose scores are stored in fp32, for some samples at a
@@ -209,8 +210,10 @@ void clear_padding(Stream stream, const AttentionExtent& extent, std::int64_t ch
 
 }  // namespace
 
-std::size_t attention_workspace(const AttentionExtent& extent) {
-  return 2 * static_cast<std::size_t>(samples_at_once(extent) * scores_of(extent)) * sizeof(float);
+std::size_t attention_workspace(const AttentionExtent& extent, AttentionPass pass) {
+  const std::size_t matrices = pass == AttentionPass::forward ? 1 : 2;
+  return matrices * static_cast<std::size_t>(samples_at_once(extent) * scores_of(extent)) *
+         sizeof(float);
 }
 
 void attention_forward(Stream stream, DataType type, const AttentionExtent& extent, const void* qkv,

@@ -269,9 +269,6 @@ struct TokenExtent {
 /// padded).
 void tokens_forward(Stream stream, DataType type, const TokenExtent& extent, const void* pixels,
                     const float* class_token, const float* positions, void* y);
-/// Writes the pixels' gradient.
-void tokens_backward(Stream stream, DataType type, const TokenExtent& extent, const void* dy,
-                     void* dpixels);
 /// Null: not written.
 struct TokenGradients {
   float* class_token;
@@ -280,11 +277,10 @@ struct TokenGradients {
 };
 void tokens_parameter_gradients(Stream stream, DataType type, const TokenExtent& extent,
                                 const void* dy, const TokenGradients& out);
-/// y (batch, padded) = the first token of x.
-void first_token_forward(Stream stream, DataType type, const TokenExtent& extent, const void* x,
-                         void* y);
-void first_token_backward(Stream stream, DataType type, const TokenExtent& extent, const void* dy,
-                          void* dx);
+/// Copies the samples' tokens from `first` on to samples of `extent`, with zeros after the last of
+/// `from_tokens`.
+void copy_tokens(Stream stream, DataType type, const TokenExtent& extent, const void* from,
+                 std::int64_t from_tokens, std::int64_t first, void* to);
 
 /// qkv is T (batch, tokens, padded_input), with q, k and v of (heads, width) each; the output is T
 /// (batch, tokens, padded).
@@ -296,7 +292,10 @@ struct AttentionExtent {
   std::int64_t padded_input;
   std::int64_t padded;
 };
-[[nodiscard]] std::size_t attention_workspace(const AttentionExtent& extent);
+/// Largest number of scores of a sample, since a kernel counts them in 32 bits.
+inline constexpr std::int64_t most_scores_of_sample = std::int64_t{1} << 31;
+enum class AttentionPass { forward, backward };
+[[nodiscard]] std::size_t attention_workspace(const AttentionExtent& extent, AttentionPass pass);
 /// `normalizers`: (batch, heads, tokens), log of the sum of exp(score); null: not kept.
 void attention_forward(Stream stream, DataType type, const AttentionExtent& extent, const void* qkv,
                        float* normalizers, void* y, void* workspace);

@@ -31,22 +31,6 @@ struct TokensForward {
   }
 };
 
-/// One item per 16 bytes of the pixels.
-template <typename T>
-struct TokensBackward {
-  static constexpr int item_size = packed_size<T>;
-  TokenExtent extent;
-  const T* dy;
-  T* dpixels;
-  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const Division place = divide(item, extent.padded / item_size);
-    const std::int64_t sample = divide(place.quotient, extent.tokens - 1).quotient;
-    const std::int64_t row = place.quotient + sample + 1;
-    store128(dpixels + item * item_size,
-             load128(dy + row * extent.padded + place.rest * item_size));
-  }
-};
-
 /// One item per 8 channels of a token; adds up the samples in their order.
 template <typename T>
 struct TokensParameterGradients {
@@ -74,33 +58,25 @@ struct TokensParameterGradients {
   }
 };
 
-/// One item per 16 bytes of the first token, or of all.
+/// One item per 16 bytes of the target.
 template <typename T>
-struct FirstTokenForward {
+struct CopyTokens {
   static constexpr int item_size = packed_size<T>;
   TokenExtent extent;
-  const T* x;
-  T* y;
-  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const Division place = divide(item, extent.padded / item_size);
-    store128(y + item * item_size,
-             load128(x + place.quotient * extent.tokens * extent.padded + place.rest * item_size));
-  }
-};
-template <typename T>
-struct FirstTokenBackward {
-  static constexpr int item_size = packed_size<T>;
-  TokenExtent extent;
-  const T* dy;
-  T* dx;
+  std::int64_t from_tokens;
+  std::int64_t first;
+  const T* from;
+  T* to;
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const Division place = divide(item, extent.padded / item_size);
     const Division row = divide(place.quotient, extent.tokens);
+    const std::int64_t token = row.rest + first;
     Packed128 values{};
-    if (row.rest == 0) {
-      values = load128(dy + row.quotient * extent.padded + place.rest * item_size);
+    if (token < from_tokens) {
+      values = load128(from + (row.quotient * from_tokens + token) * extent.padded +
+                       place.rest * item_size);
     }
-    store128(dx + item * item_size, values);
+    store128(to + item * item_size, values);
   }
 };
 
@@ -115,14 +91,6 @@ void tokens_forward(Stream stream, DataType type, const TokenExtent& extent, con
   });
 }
 
-void tokens_backward(Stream stream, DataType type, const TokenExtent& extent, const void* dy,
-                     void* dpixels) {
-  with_type(type, [&]<typename T>(T*) {
-    launch(stream, extent.batch * (extent.tokens - 1) * extent.padded / packed_size<T>,
-           TokensBackward<T>{extent, static_cast<const T*>(dy), static_cast<T*>(dpixels)});
-  });
-}
-
 void tokens_parameter_gradients(Stream stream, DataType type, const TokenExtent& extent,
                                 const void* dy, const TokenGradients& out) {
   with_type(type, [&]<typename T>(T*) {
@@ -131,19 +99,12 @@ void tokens_parameter_gradients(Stream stream, DataType type, const TokenExtent&
   });
 }
 
-void first_token_forward(Stream stream, DataType type, const TokenExtent& extent, const void* x,
-                         void* y) {
-  with_type(type, [&]<typename T>(T*) {
-    launch(stream, extent.batch * extent.padded / packed_size<T>,
-           FirstTokenForward<T>{extent, static_cast<const T*>(x), static_cast<T*>(y)});
-  });
-}
-
-void first_token_backward(Stream stream, DataType type, const TokenExtent& extent, const void* dy,
-                          void* dx) {
+void copy_tokens(Stream stream, DataType type, const TokenExtent& extent, const void* from,
+                 std::int64_t from_tokens, std::int64_t first, void* to) {
   with_type(type, [&]<typename T>(T*) {
     launch(stream, extent.batch * extent.tokens * extent.padded / packed_size<T>,
-           FirstTokenBackward<T>{extent, static_cast<const T*>(dy), static_cast<T*>(dx)});
+           CopyTokens<T>{extent, from_tokens, first, static_cast<const T*>(from),
+                         static_cast<T*>(to)});
   });
 }
 

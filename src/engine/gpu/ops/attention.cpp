@@ -16,7 +16,7 @@ class AttentionLowering final : public Lowering {
     const AttentionExtent extent = extent_of(builder, op.node);
     const Tensor qkv = builder.value(op.inputs[0]);
     const Tensor y = builder.make_like(op.node);
-    const Tensor workspace = builder.make(attention_workspace(extent));
+    const Tensor workspace = builder.make(attention_workspace(extent, AttentionPass::forward));
     std::vector<Tensor> touched{qkv, y, workspace};
     std::optional<Tensor> saved;
     if (op.saved) {
@@ -29,8 +29,7 @@ class AttentionLowering final : public Lowering {
         "attention " + op_.options.name, touched,
         [qkv, y, workspace, saved, extent, type = builder.type()](const LaunchContext& context) {
           attention_forward(context.stream(), type, extent, context.at(qkv),
-                            saved ? context.as<float>(*saved) : nullptr, context.at(y),
-                            context.at(workspace));
+                            context.as<float>(saved), context.at(y), context.at(workspace));
         });
     builder.set_value(*op.output, y);
   }
@@ -41,7 +40,7 @@ class AttentionLowering final : public Lowering {
     const Tensor saved = builder.value(*op.saved);
     const Tensor dy = builder.value(op.grad_output[0]);
     const Tensor dqkv = builder.make_like(op_.input);
-    const Tensor workspace = builder.make(attention_workspace(extent));
+    const Tensor workspace = builder.make(attention_workspace(extent, AttentionPass::backward));
     builder.emit("gradient of attention " + op_.options.name, {qkv, saved, dy, dqkv, workspace},
                  [qkv, saved, dy, dqkv, workspace, extent,
                   type = builder.type()](const LaunchContext& context) {
@@ -55,6 +54,12 @@ class AttentionLowering final : public Lowering {
  private:
   [[nodiscard]] AttentionExtent extent_of(const ProgramBuilder& builder, ValueId node) const {
     const Extent out = builder.extent(node);
+    if (op_.options.heads * out.height * out.height > most_scores_of_sample) {
+      fail(ExitStatus::usage,
+           "{}: {} heads over {} tokens (on GPUs an image has at most {} pairs of tokens in all "
+           "heads); use smaller images, or --device cpu",
+           op_.options.name, op_.options.heads, out.height, most_scores_of_sample);
+    }
     return {.batch = out.batch,
             .tokens = out.height,
             .heads = op_.options.heads,

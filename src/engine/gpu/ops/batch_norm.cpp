@@ -50,7 +50,7 @@ class NormLowering final : public Lowering {
                                     {.residual = residual ? context.at(*residual) : nullptr,
                                      .residual_norm = of_residual ? &*of_residual : nullptr,
                                      .relu = relu,
-                                     .mask = mask ? context.as<std::uint8_t>(*mask) : nullptr},
+                                     .mask = context.as<std::uint8_t>(mask)},
                                     context.at(y));
                  });
     builder.set_value(*op.output, y);
@@ -90,18 +90,17 @@ class NormLowering final : public Lowering {
     for (const auto& tensor : {mask, dz, added_dx}) {
       if (tensor) touched.push_back(*tensor);
     }
-    builder.emit("gradient of batch norm " + name(), touched,
-                 [dy, dx, dz, sums, added, added_dx, mask, extent = extent_,
-                  type = builder.type()](const LaunchContext& context) {
-                   const auto of_added =
-                       added ? std::optional(added->gradient(context, context.at(*added_dx)))
-                             : std::nullopt;
-                   batch_norm_backward_apply(
-                       context.stream(), type, extent, context.at(dy),
-                       mask ? context.as<std::uint8_t>(*mask) : nullptr,
-                       static_cast<double>(extent.rows), sums.gradient(context, context.at(dx)),
-                       of_added ? &*of_added : nullptr, dz ? context.at(*dz) : nullptr);
-                 });
+    builder.emit(
+        "gradient of batch norm " + name(), touched,
+        [dy, dx, dz, sums, added, added_dx, mask, extent = extent_,
+         type = builder.type()](const LaunchContext& context) {
+          const auto of_added =
+              added ? std::optional(added->gradient(context, context.at(*added_dx))) : std::nullopt;
+          batch_norm_backward_apply(
+              context.stream(), type, extent, context.at(dy), context.as<std::uint8_t>(mask),
+              static_cast<double>(extent.rows), sums.gradient(context, context.at(dx)),
+              of_added ? &*of_added : nullptr, dz ? context.at(*dz) : nullptr);
+        });
     if (passes_on) builder.set_value(*op.grad_inputs[1], dz.value_or(dy));
     if (added && op.grad_inputs[1]) builder.set_value(*op.grad_inputs[1], *added_dx);
     if (op.grad_inputs[0]) builder.set_value(*op.grad_inputs[0], dx);
@@ -148,7 +147,7 @@ class NormLowering final : public Lowering {
                        {.dy = context.at(incoming.first),
                         .other = joins ? context.at(*incoming.second) : nullptr,
                         .masked = joins ? context.at(incoming.sum) : nullptr},
-                       mask ? context.as<std::uint8_t>(*mask) : nullptr, own.at(context),
+                       context.as<std::uint8_t>(mask), own.at(context),
                        of_added ? &*of_added : nullptr, context.at(workspace));
                  });
   }

@@ -71,25 +71,19 @@ class LayerNormLowering final : public Lowering {
   void emit_parameter_gradients(ProgramBuilder& builder, Tensor x, Tensor dy, Tensor saved) {
     const Tensor workspace = builder.make(reduction_workspace(extent_));
     std::vector<Tensor> touched{x, dy, saved, workspace};
-    const auto gradient_of = [&](ParameterId id) -> std::optional<Address> {
-      if (builder.is_frozen(id)) return std::nullopt;
-      const Address address = builder.gradient_of(id);
-      touched.push_back(address.tensor);
-      return address;
-    };
-    const std::optional<Address> weight = gradient_of(parameters_[0]);
-    const std::optional<Address> bias = gradient_of(parameters_[1]);
+    const auto weight = builder.trained_gradient_of(parameters_[0], touched);
+    const auto bias = builder.trained_gradient_of(parameters_[1], touched);
     if (!weight && !bias) return;
     builder.emit("parameter gradients of layer norm " + op_.options.name, touched,
                  [x, dy, saved, workspace, weight, bias, extent = extent_,
                   type = builder.type()](const LaunchContext& context) {
-                   layer_norm_parameter_gradients(
-                       context.stream(), type, extent, context.at(x), context.at(dy),
-                       statistics(context, saved, extent),
-                       {.weight = weight ? context.as<float>(*weight) : nullptr,
-                        .bias = bias ? context.as<float>(*bias) : nullptr,
-                        .adds = context.accumulate},
-                       context.at(workspace));
+                   layer_norm_parameter_gradients(context.stream(), type, extent, context.at(x),
+                                                  context.at(dy),
+                                                  statistics(context, saved, extent),
+                                                  {.weight = context.as<float>(weight),
+                                                   .bias = context.as<float>(bias),
+                                                   .adds = context.accumulate},
+                                                  context.at(workspace));
                  });
   }
 

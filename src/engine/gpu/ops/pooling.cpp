@@ -25,7 +25,7 @@ class MaxPoolLowering final : public Lowering {
         "max pool", touched,
         [x, y, index, extent = extent_, type = builder.type()](const LaunchContext& context) {
           max_pool_forward(context.stream(), type, extent, context.at(x), context.at(y),
-                           index ? context.as<std::uint8_t>(*index) : nullptr);
+                           context.as<std::uint8_t>(index));
         });
     builder.set_value(*op.output, y);
   }

@@ -1,7 +1,7 @@
 #include "../lowering.hpp"
 
 #include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
 namespace lockstep::gpu {
@@ -10,6 +10,26 @@ namespace {
 TokenExtent extent_of(const ProgramBuilder& builder, ValueId tokens) {
   const Extent extent = builder.extent(tokens);
   return {.batch = extent.batch, .tokens = extent.height * extent.width, .padded = extent.padded};
+}
+
+/// Copies the tokens from `first` on of one value, or its gradient, to those of another; the rest
+/// of these becomes zero.
+struct TokenCopy {
+  ValueId from;
+  ValueId to;
+  std::int64_t first = 0;
+};
+Tensor emit_copy(ProgramBuilder& builder, const std::string& name, const TokenCopy& copy,
+                 Tensor from) {
+  const Tensor to = builder.make_like(copy.to);
+  builder.emit(name, {from, to},
+               [from, to, first = copy.first, extent = extent_of(builder, copy.to),
+                from_tokens = extent_of(builder, copy.from).tokens,
+                type = builder.type()](const LaunchContext& context) {
+                 copy_tokens(context.stream(), type, extent, context.at(from), from_tokens, first,
+                             context.at(to));
+               });
+  return to;
 }
 
 class TokensLowering final : public Lowering {
@@ -38,35 +58,24 @@ class TokensLowering final : public Lowering {
     emit_parameter_gradients(builder, dy, extent);
     for (const ParameterId id : parameters_) builder.complete(id);  // before the data gradient
     if (!op.grad_inputs[0]) return;
-    const Tensor dx = builder.make_like(op_.input);
-    builder.emit("gradient of tokens", {dy, dx},
-                 [dy, dx, extent, type = builder.type()](const LaunchContext& context) {
-                   tokens_backward(context.stream(), type, extent, context.at(dy), context.at(dx));
-                 });
-    builder.set_value(*op.grad_inputs[0], dx);
+    const TokenCopy pixels{.from = op.node, .to = op_.input, .first = 1};
+    builder.set_value(*op.grad_inputs[0], emit_copy(builder, "gradient of tokens", pixels, dy));
   }
 
  private:
   void emit_parameter_gradients(ProgramBuilder& builder, Tensor dy,
                                 const TokenExtent& extent) const {
     std::vector<Tensor> touched{dy};
-    const auto gradient_of = [&](ParameterId id) -> std::optional<Address> {
-      if (builder.is_frozen(id)) return std::nullopt;
-      const Address address = builder.gradient_of(id);
-      touched.push_back(address.tensor);
-      return address;
-    };
-    const std::optional<Address> class_token = gradient_of(parameters_[0]);
-    const std::optional<Address> positions = gradient_of(parameters_[1]);
+    const auto class_token = builder.trained_gradient_of(parameters_[0], touched);
+    const auto positions = builder.trained_gradient_of(parameters_[1], touched);
     if (!class_token && !positions) return;
     builder.emit(
         "parameter gradients of tokens", touched,
         [dy, class_token, positions, extent, type = builder.type()](const LaunchContext& context) {
-          tokens_parameter_gradients(
-              context.stream(), type, extent, context.at(dy),
-              {.class_token = class_token ? context.as<float>(*class_token) : nullptr,
-               .positions = positions ? context.as<float>(*positions) : nullptr,
-               .adds = context.accumulate});
+          tokens_parameter_gradients(context.stream(), type, extent, context.at(dy),
+                                     {.class_token = context.as<float>(class_token),
+                                      .positions = context.as<float>(positions),
+                                      .adds = context.accumulate});
         });
   }
 
@@ -79,27 +88,14 @@ class FirstTokenLowering final : public Lowering {
   explicit FirstTokenLowering(const FirstToken& op) : input_(op.input) {}
 
   void forward(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor x = builder.value(op.inputs[0]);
-    const Tensor y = builder.make_like(op.node);
-    builder.emit("first token", {x, y},
-                 [x, y, extent = extent_of(builder, input_),
-                  type = builder.type()](const LaunchContext& context) {
-                   first_token_forward(context.stream(), type, extent, context.at(x),
-                                       context.at(y));
-                 });
-    builder.set_value(*op.output, y);
+    const TokenCopy first{.from = input_, .to = op.node};
+    builder.set_value(*op.output,
+                      emit_copy(builder, "first token", first, builder.value(op.inputs[0])));
   }
-
   void gradient(ProgramBuilder& builder, const StepOp& op) override {
-    const Tensor dy = builder.value(op.grad_output[0]);
-    const Tensor dx = builder.make_like(input_);
-    builder.emit("gradient of first token", {dy, dx},
-                 [dy, dx, extent = extent_of(builder, input_),
-                  type = builder.type()](const LaunchContext& context) {
-                   first_token_backward(context.stream(), type, extent, context.at(dy),
-                                        context.at(dx));
-                 });
-    builder.set_value(*op.grad_inputs[0], dx);
+    const TokenCopy first{.from = op.node, .to = input_};
+    builder.set_value(*op.grad_inputs[0], emit_copy(builder, "gradient of first token", first,
+                                                    builder.value(op.grad_output[0])));
   }
 
  private:

@@ -5,7 +5,7 @@ from spack.package import *
 
 
 class Lockstep(CMakePackage, CudaPackage):
-    """Synchronous data-parallel training of residual networks over MPI, on processors with
+    """Synchronous data-parallel training of image networks over MPI, on processors with
     oneDNN and on GPUs with cuDNN and NCCL."""
 
     # There is no public address to fetch from. Build a checkout (spack develop, or dev_path= in
