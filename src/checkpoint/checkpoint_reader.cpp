@@ -5,11 +5,13 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_link.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/name_list.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/other_format.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <new>
 #include <span>
@@ -98,8 +100,9 @@ std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const s
     // Skip PyTorch's integer batch counter, which a state dict contains and Lockstep does not use.
     if (name.ends_with("num_batches_tracked")) continue;
     const std::string object = fmt::format("{}/{}", group, name);
-    tensors.push_back(
-        {.name = name, .shape = shape_of(source, h5::describe(source.file, object), object)});
+    tensors.push_back({.name = name,
+                       .shape = shape_of(source, h5::describe(source.file, object), object),
+                       .stored_as = object});
   }
   return tensors;
 }
@@ -205,6 +208,19 @@ std::map<std::string, std::vector<CheckpointReader::Tensor>> list_slots(const So
   return slots;
 }
 
+/// Of a text that is a JSON list of one type; otherwise empty.
+template <typename T>
+std::vector<T> list_of(const std::optional<Json>& value) {
+  std::vector<T> list;
+  if (!value || !value->is_array()) return list;
+  for (const Json& each : *value) {
+    const bool fits = std::is_same_v<T, std::string> ? each.is_string() : each.is_number();
+    if (!fits) return {};
+    list.push_back(each.get<T>());
+  }
+  return list;
+}
+
 /// Runs `work()`; if memory runs out, blames the shapes in the file.
 template <typename Work>
 auto within_memory(const std::string& path, Work work) {
@@ -224,8 +240,50 @@ CheckpointReader::CheckpointReader(const FilePath& path, CheckpointUse use) : us
   // A link that stands for a file is a user's; beneath a run directory none is followed.
   const FilePath named = path.follows_links() ? follow_file_link(path.text()) : path;
   path_ = named.text();
+  refuse_saved_model(path_);
+  within_memory(path_, [&] {
+    weights_ = WeightsFile::open(named);
+    if (weights_) take_weights();
+  });
+  if (weights_) return;
   file_ = h5::open_file(named);
   within_memory(path.text(), [this] { read_all_but_values(); });
+}
+
+void CheckpointReader::take_weights() {
+  if (use_ == CheckpointUse::resume) {
+    fail(ExitStatus::bad_input,
+         "{} holds only weights, of another program (a run resumes from its own checkpoints); use "
+         "--init-from",
+         path_);
+  }
+  const auto take = [](const std::vector<WeightsFile::Tensor>& tensors) {
+    std::vector<Tensor> taken;
+    for (const WeightsFile::Tensor& tensor : tensors) {
+      taken.push_back({.name = tensor.name, .shape = tensor.shape, .stored_as = tensor.stored_as});
+    }
+    return taken;
+  };
+  model_ = take(weights_->model());
+  ema_ = take(weights_->average());
+  constexpr std::array heads{"fc.weight", "heads.head.weight"};  // of torchvision's networks
+  for (const Tensor& tensor : model_) {
+    if (std::ranges::find(heads, tensor.name) == heads.end() || tensor.shape.rank() != 2) continue;
+    info_.classes = tensor.shape[0];
+  }
+  const auto value = [this](const char* key) {
+    const auto found = weights_->metadata().find(key);
+    return found == weights_->metadata().end() ? std::nullopt : parse_json(found->second);
+  };
+  info_.mean = list_of<float>(value("mean"));
+  info_.std = list_of<float>(value("std"));
+  info_.class_names = list_of<std::string>(value("class_names"));
+  const auto classes = value("classes");
+  if (classes && classes->is_number_integer()) info_.classes = classes->get<std::int64_t>();
+  const auto input = list_of<std::int64_t>(value("input"));
+  if (input.size() == 3 && std::ranges::min(input) > 0) {
+    info_.image = ImageShape{.channels = input[0], .height = input[1], .width = input[2]};
+  }
 }
 
 void CheckpointReader::read_all_but_values() {
@@ -262,6 +320,10 @@ void CheckpointReader::check_total() const {
 
 std::vector<float> CheckpointReader::read(const std::string& group, const Tensor& tensor) const {
   return within_memory(path_, [&] {
+    if (weights_) {
+      return group == ema_group ? weights_->read_average(tensor.name)
+                                : weights_->read_model(tensor.name);
+    }
     std::vector<float> values;
     read_pieces({file_, path_, use_}, group + "/" + tensor.name, [&](std::span<const float> piece) {
       if (values.empty()) values.reserve(static_cast<std::size_t>(tensor.shape.elements()));
@@ -272,6 +334,7 @@ std::vector<float> CheckpointReader::read(const std::string& group, const Tensor
 }
 
 void CheckpointReader::verify() const {
+  if (weights_) return within_memory(path_, [this] { weights_->verify(); });
   const auto verify_all = [this](const std::string& group, const std::vector<Tensor>& tensors) {
     for (const Tensor& tensor : tensors) {
       within_memory(path_, [&] {

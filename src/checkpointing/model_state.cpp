@@ -1,12 +1,15 @@
 #include "lockstep/checkpointing/model_state.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/name_list.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "position_embeddings.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace lockstep {
@@ -15,8 +18,11 @@ namespace {
 using Tensors = std::vector<CheckpointReader::Tensor>;
 using TensorIndex = std::unordered_map<std::string, const CheckpointReader::Tensor*>;
 
+/// By name: first by those in the file, which a network of one's own may share with another
+/// program.
 TensorIndex index_of(const Tensors& tensors) {
   TensorIndex index;
+  for (const auto& tensor : tensors) index.emplace(tensor.stored_as, &tensor);
   for (const auto& tensor : tensors) index.emplace(tensor.name, &tensor);
   return index;
 }
@@ -31,6 +37,8 @@ void refuse_prefix(const TensorIndex& index, const std::string& name, std::strin
   }
   if (stored == nullptr) return;
   const std::string prefix = stored->substr(0, stored->size() - name.size());
+  const auto has_prefix = [&](const auto& entry) { return entry.first.starts_with(prefix); };
+  if (!std::ranges::all_of(index, has_prefix)) return;
   fail(ExitStatus::bad_input,
        "the checkpoint has {}/{} under the name {} (a module around the network was saved, such as "
        "PyTorch's DataParallel); write the names without {}: python3 -c \"import h5py, sys; g = "
@@ -69,29 +77,110 @@ std::span<const ParameterId> head_of(const Graph& graph) {
   return {};
 }
 
-/// Error(bad_input) if the file has a tensor that the network does not have.
-void require_known_tensors(const Tensors& tensors, std::string_view group, const Graph& graph) {
-  for (const auto& tensor : tensors) {
-    const auto same_name = [&](const auto& known) { return known.name == tensor.name; };
-    if (std::none_of(graph.parameters().begin(), graph.parameters().end(), same_name) &&
-        std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name)) {
-      fail(ExitStatus::bad_input,
-           "the checkpoint's {}/{} ({}) is not in {} (it is another model's); give the --model "
-           "it was written with",
-           group, tensor.name, to_string(tensor.shape), graph.name());
-    }
+/// Tensors by which a file and a network differ, for messages.
+struct Differences {
+  std::vector<std::string> missing;  ///< in the file
+  std::vector<std::string> shapes;   ///< that differ
+  std::vector<std::string> unused;   ///< in the network
+
+  [[nodiscard]] bool empty() const noexcept {
+    return missing.empty() && shapes.empty() && unused.empty();
   }
+};
+
+[[noreturn]] void refuse(const Differences& differences, const Graph& graph) {
+  std::vector<std::string> parts;
+  if (!differences.missing.empty()) parts.push_back("has no " + listed(differences.missing));
+  if (!differences.shapes.empty()) parts.push_back("has " + listed(differences.shapes));
+  if (!differences.unused.empty()) {
+    parts.push_back("has beyond the network " + listed(differences.unused));
+  }
+  fail(ExitStatus::bad_input,
+       "the checkpoint is not one of {}: it {} (it is another model's, or has other classes); give "
+       "the --model, --width and --stem of its training; for new classes --init-from with "
+       "--init-head new; to take what fits, --init-partial",
+       graph.name(), fmt::join(parts, "; it "));
 }
 
-/// For each parameter, its tensor in the file; null: not from the file.
-using Places = std::vector<const CheckpointReader::Tensor*>;
+void add_notes(const Differences& differences, std::vector<std::string>* notes) {
+  if (notes == nullptr) return;
+  const auto add = [&](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) notes->push_back(fmt::format("--init-partial: {} {}", what, listed(names)));
+  };
+  add("not in the file, so initialized:", differences.missing);
+  add("of another shape, so initialized:", differences.shapes);
+  add("in the file, but not in the network:", differences.unused);
+}
+
+std::string other_shape(const CheckpointReader::Tensor& tensor, const Shape& expected) {
+  return fmt::format("{} of {}, not {}", tensor.stored_as, to_string(tensor.shape),
+                     to_string(expected));
+}
+
+std::string with_shape(const std::string& name, const Shape& shape) {
+  return fmt::format("{} ({})", name, to_string(shape));
+}
+
+/// How the embeddings of positions of a file are brought to the network's image size.
+struct PositionGrids {
+  PositionGrid from;
+  PositionGrid to;
+};
+
+/// nullopt: the parameter is no embedding of positions, has the network's grid, or the file does
+/// not tell its own. That of another program's file is taken for a square.
+std::optional<PositionGrids> grids_of(const CheckpointReader& reader, const Graph& graph,
+                                      ParameterId id, const Shape& stored) {
+  const Shape& shape = graph.parameters()[static_cast<std::size_t>(id)].shape;
+  for (const Node& node : graph.nodes()) {
+    if (!std::holds_alternative<Tokens>(node.op) || node.parameters.back() != id) continue;
+    if (stored.rank() != 3 || stored[0] != 1 || stored[2] != shape[2]) return std::nullopt;
+    const Shape& pixels =
+        graph.nodes()[static_cast<std::size_t>(std::get<Tokens>(node.op).input)].output;
+    const PositionGrid to{.height = pixels[1], .width = pixels[2]};
+    PositionGrid from = square_grid(stored);
+    if (const auto& image = reader.info().image) {
+      const Shape& input = graph.input_shape();
+      from = {.height = image->height * to.height / input[1],
+              .width = image->width * to.width / input[2]};
+    }
+    if (from.height * from.width + 1 != stored[1] || from.height == 0) return std::nullopt;
+    if (from.height == to.height && from.width == to.width) return std::nullopt;
+    return PositionGrids{.from = from, .to = to};
+  }
+  return std::nullopt;
+}
+
+std::string head_note(const Graph& graph, std::span<const ParameterId> head,
+                      const CheckpointReader::Tensor* stored) {
+  const Parameter& weight = graph.parameters()[static_cast<std::size_t>(head.front())];
+  return fmt::format("{} ({}) starts from initial values: {}; --init-head keep requires it",
+                     weight.name, to_string(weight.shape),
+                     stored == nullptr ? "the file has none"
+                                       : "it is " + to_string(stored->shape) + " in the file");
+}
+
+std::string positions_note(const PositionGrids& grids) {
+  return fmt::format("embeddings of positions are interpolated from {}x{} to {}x{}",
+                     grids.from.height, grids.from.width, grids.to.height, grids.to.width);
+}
+
+/// Where a parameter's values are.
+struct Place {
+  const CheckpointReader::Tensor* tensor = nullptr;  ///< null: not in the file
+  std::optional<PositionGrids> grids = {};
+};
+using Places = std::vector<Place>;
 
 TensorValues values_of(const CheckpointReader& reader, std::string group, Places places,
                        TensorValues otherwise = {}) {
   return [&reader, group = std::move(group), places = std::move(places),
           otherwise = std::move(otherwise)](ParameterId id) {
-    const auto* place = places[static_cast<std::size_t>(id)];
-    return place == nullptr ? otherwise(id) : reader.read(group, *place);
+    const Place& place = places[static_cast<std::size_t>(id)];
+    if (place.tensor == nullptr) return otherwise(id);
+    std::vector<float> values = reader.read(group, *place.tensor);
+    if (!place.grids) return values;
+    return resize_positions(values, place.grids->from, place.grids->to);
   };
 }
 
@@ -137,21 +226,78 @@ TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
 }
 
 TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
-                               StoredParameters options) {
+                               const StoredParameters& options) {
   const char* const group = group_of(options.from);
   const Tensors& tensors = tensors_of(reader, options.from);
   const TensorIndex index = index_of(tensors);
-  const std::span fresh =
-      options.head == InitHead::fresh ? head_of(graph) : std::span<const ParameterId>();
+  const auto stored = [&](ParameterId id) -> const CheckpointReader::Tensor* {
+    const auto found = index.find(graph.parameters()[static_cast<std::size_t>(id)].name);
+    return found == index.end() ? nullptr : found->second;
+  };
+  const auto fits = [&](ParameterId id) {
+    const auto* tensor = stored(id);
+    return tensor != nullptr &&
+           tensor->shape == graph.parameters()[static_cast<std::size_t>(id)].shape;
+  };
+  const std::span head = head_of(graph);
+  const bool new_head = options.head == InitHead::fresh ||
+                        (options.head == InitHead::automatic && !std::ranges::all_of(head, fits));
+  const auto is_new = [&](ParameterId id) {
+    return new_head && std::ranges::find(head, id) != head.end();
+  };
+
   Places places;
-  places.reserve(graph.parameters().size());
+  Differences differences;
+  std::unordered_set<std::string> known;
   for (const Parameter& parameter : graph.parameters()) {
     const auto id = static_cast<ParameterId>(places.size());
-    const bool is_fresh = std::ranges::find(fresh, id) != fresh.end();
-    places.push_back(is_fresh ? nullptr : &find(index, parameter.name, parameter.shape, group));
+    known.insert(parameter.name);
+    const auto* tensor = stored(id);
+    places.emplace_back();
+    if (is_new(id)) continue;
+    if (tensor == nullptr) {
+      if (!options.partial) refuse_prefix(index, parameter.name, group);
+      differences.missing.push_back(with_shape(parameter.name, parameter.shape));
+      continue;
+    }
+    places.back().grids = grids_of(reader, graph, id, tensor->shape);
+    if (tensor->shape != parameter.shape) {
+      if (!places.back().grids) {
+        differences.shapes.push_back(other_shape(*tensor, parameter.shape));
+        places.back().grids.reset();
+        continue;
+      }
+    }
+    places.back().tensor = tensor;
   }
-  if (options.head == InitHead::keep) require_known_tensors(tensors, group, graph);
-  return values_of(reader, group, std::move(places), std::move(options.otherwise));
+  for (const RunningStatistic& statistic : graph.statistics()) {
+    known.insert(statistic.name);
+    const auto found = index.find(statistic.name);
+    const Shape shape{statistic.channels};
+    if (found == index.end()) {
+      differences.missing.push_back(with_shape(statistic.name, shape));
+    } else if (found->second->shape != shape) {
+      differences.shapes.push_back(other_shape(*found->second, shape));
+    }
+  }
+  const auto taken = [](const Place& place) { return place.tensor != nullptr; };
+  if (options.partial && std::ranges::none_of(places, taken)) refuse(differences, graph);
+  for (const auto& tensor : tensors) {
+    if (!known.contains(tensor.name) && !known.contains(tensor.stored_as)) {
+      differences.unused.push_back(with_shape(tensor.stored_as, tensor.shape));
+    }
+  }
+  if (!options.partial && !differences.empty()) refuse(differences, graph);
+  add_notes(differences, options.notes);
+  if (options.notes != nullptr) {
+    if (new_head && options.head == InitHead::automatic) {
+      options.notes->push_back(head_note(graph, head, stored(head.front())));
+    }
+    for (const Place& place : places) {
+      if (place.grids) options.notes->push_back(positions_note(*place.grids));
+    }
+  }
+  return values_of(reader, group, std::move(places), options.otherwise);
 }
 
 TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
@@ -166,7 +312,7 @@ TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
   const TensorIndex index = index_of(tensors->second);
   Places places;
   for (const Parameter& parameter : graph.parameters()) {
-    places.push_back(&find(index, parameter.name, parameter.shape, "/optimizer"));
+    places.push_back({.tensor = &find(index, parameter.name, parameter.shape, "/optimizer")});
   }
   return values_of(reader, slot_group(slot), std::move(places));
 }
@@ -195,13 +341,19 @@ void initialize_statistics(Engine& engine) {
 }
 
 std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader,
-                                                  const Graph& graph, StoredModel from) {
+                                                  const Graph& graph, StoredModel from,
+                                                  bool partial) {
   const char* const group = group_of(from);
   const TensorIndex index = index_of(tensors_of(reader, from));
   std::vector<std::vector<float>> all;
   all.reserve(graph.statistics().size());
   for (const RunningStatistic& statistic : graph.statistics()) {
     const Shape shape{statistic.channels};
+    const auto found = index.find(statistic.name);
+    if (partial && (found == index.end() || found->second->shape != shape)) {
+      all.emplace_back(static_cast<std::size_t>(statistic.channels), statistic.initial_value);
+      continue;
+    }
     all.push_back(reader.read(group, find(index, statistic.name, shape, group)));
   }
   for (const Node& node : graph.nodes()) {
@@ -220,9 +372,9 @@ std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader
 }
 
 void load_statistics(const CheckpointReader& reader, const Graph& graph, StoredModel from,
-                     std::span<float> running) {
+                     std::span<float> running, bool partial) {
   auto next = running.begin();
-  for (const auto& values : stored_statistics(reader, graph, from)) {
+  for (const auto& values : stored_statistics(reader, graph, from, partial)) {
     next = std::ranges::copy(values, next).out;
   }
 }
@@ -232,10 +384,11 @@ void initialize_model(Engine& engine, std::uint64_t seed) {
   initialize_statistics(engine);
 }
 
-void load_model(const CheckpointReader& reader, Engine& engine, StoredModel from) {
+void load_model(const CheckpointReader& reader, Engine& engine, StoredModel from,
+                std::vector<std::string>* notes) {
   std::vector<float> arena(engine.layout().size());
   fill(engine, {.begin = 0, .end = arena.size()},
-       stored_parameters(reader, engine.graph(), {.from = from}), arena);
+       stored_parameters(reader, engine.graph(), {.from = from, .notes = notes}), arena);
   engine.memory().write(arena, engine.parameters());
   load_statistics(reader, engine.graph(), from, engine.running_statistics());
 }

@@ -77,9 +77,9 @@ void broadcast_model(Engine& engine, Communicator& comm) {
   comm.broadcast(engine.running_statistics());
 }
 
-void start_model(const RunStart& start, const Config& config, Engine& engine,
-                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm,
-                 ModelAverage* average) {
+std::vector<std::string> start_model(const RunStart& start, const Config& config, Engine& engine,
+                                     StateTransfer& transfer, Optimizer& optimizer,
+                                     Communicator& comm, ModelAverage* average) {
   const Graph& graph = engine.graph();
   std::vector<float> unsharded;  // one unit at a time, on rank 0 only
   const auto distribute = [&](const TensorValues& values, const auto& scatter) {
@@ -94,6 +94,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
   };
   TensorValues values;           // on rank 0 only
   TensorValues averaged_values;  // on rank 0 only
+  std::vector<std::string> notes;
   const std::span<float> averaged = average != nullptr ? average->statistics() : std::span<float>();
   initialize_statistics(engine);
   collectively(comm, [&] {
@@ -103,9 +104,11 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
       const InitHead head = start.state ? InitHead::keep : config.init_head;
       const StoredModel from =
           start.state ? StoredModel::current : chosen_model(*start.reader, std::nullopt);
-      values = stored_parameters(*start.reader, graph,
-                                 {.from = from, .head = head, .otherwise = values});
-      load_statistics(*start.reader, graph, from, engine.running_statistics());
+      const bool partial = !start.state && config.init_partial;
+      values = stored_parameters(
+          *start.reader, graph,
+          {.from = from, .head = head, .partial = partial, .otherwise = values, .notes = &notes});
+      load_statistics(*start.reader, graph, from, engine.running_statistics(), partial);
     }
     averaged_values = values;
     if (average != nullptr) std::ranges::copy(engine.running_statistics(), averaged.begin());
@@ -131,6 +134,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
     distribute(values,
                [&](std::size_t unit) { transfer.scatter(unit, unsharded, optimizer.slot(slot)); });
   }
+  return notes;
 }
 
 std::string layout_text(const Engine& engine) {

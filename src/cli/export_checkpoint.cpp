@@ -129,7 +129,9 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
     model.epoch = info.state->epoch;
     set_resize(run, model);
   }
-  const TensorValues parameters = stored_parameters(reader, model.graph, {.from = from});
+  std::vector<std::string> notes;
+  const TensorValues parameters =
+      stored_parameters(reader, model.graph, {.from = from, .notes = &notes});
   for (std::size_t id = 0; id < model.graph.parameters().size(); ++id) {
     model.parameters.push_back(parameters(static_cast<ParameterId>(id)));
   }
@@ -141,6 +143,7 @@ StoredTrainedModel read_trained_model(const std::string& path, const Config& giv
   std::string warning = normalization_change(
       {.file = path, .mean = either({}, info.mean, run.mean), .std = either({}, info.std, run.std)},
       used);
+  for (const std::string& note : notes) warning += (warning.empty() ? "" : "; ") + note;
   return {.model = std::move(model),
           .weights_text = chosen_model_text(reader, from),
           .warning = std::move(warning)};

@@ -10,6 +10,7 @@
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
 #include "lockstep/io/other_format.hpp"
+#include "lockstep/weights/weights_file.hpp"
 #include "manifest.hpp"
 #include "model_options.hpp"
 
@@ -186,6 +187,7 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
 
 Report inspect_file(const std::string& named, Verify verify) {
   const FilePath path = follow_file_link(named);
+  if (WeightsFile::open(path)) return inspect_checkpoint(path, verify);
   const h5::Object file = h5::open_file(path);
   if (h5::exists(file, "model")) return inspect_checkpoint(path, verify);
   if (h5::exists(file, "images") || h5::exists(file, "encoded") || h5::exists(file, "labels")) {

@@ -47,7 +47,7 @@ Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, c
   const auto engine = make_cpu_engine(graph, {.threads = static_cast<int>(config.threads),
                                               .precision = config.precision,
                                               .convolutions = question.convolutions,
-                                              .recompute = config.recompute != Recompute::none,
+                                              .recompute = config.recompute,
                                               .units = unit_options(config, graph, shard_group)});
   NoExchange none;
   UnitExchange* const exchange = config.shard != ShardMode::none ? &none : nullptr;

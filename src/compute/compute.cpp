@@ -58,7 +58,7 @@ class CpuCompute final : public Compute {
                                         .precision = options.precision,
                                         .sum_over_ranks = sum_over_ranks,
                                         .convolutions = choices_,
-                                        .recompute = options.recompute != Recompute::none,
+                                        .recompute = options.recompute,
                                         .units = options.units});
     });
   }

@@ -85,6 +85,7 @@ class CudaCompute final : public Compute, private NormExchange {
                                      .gpu = module_.identify(*device_).gpu,
                                      .norms = options.synchronised_norms ? this : nullptr,
                                      .records = options.cuda_graph,
+                                     .recompute = options.recompute,
                                      .decodes = options.decode == DecodeChoice::gpu});
     });
   }

@@ -109,7 +109,11 @@ void add_optimizer_options(OptionTable<Config>& t) {
            {.choices = {"batch", "running"}})
       .add(&Config::lr_scale, "lr-scale",
            "factors on the learning rate of some parameters: PATTERN=FACTOR, comma-separated, for "
-           "example fc.*=10; the last matching pattern applies")
+           "example fc.*=10; the last matching pattern applies, in addition to --layer-decay")
+      .add(&Config::layer_decay, "layer-decay",
+           "factor on the learning rate from each block to the one before it, as timm's "
+           "--layer-decay: the last linear layer has the whole rate; 1: none",
+           {.min = 0, .max = 1, .above_min = true})
       .add(&Config::trust_coefficient, "trust-coefficient", "trust coefficient of lars",
            {.min = 0, .above_min = true})
       .add(&Config::clip_grad_norm, "clip-grad-norm",

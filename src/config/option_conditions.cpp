@@ -66,7 +66,7 @@ const std::vector<ConditionalOptions>& conditional_options() {
       {{"bce-target-threshold"}, {{"label-smoothing"}, {"mixup"}, {"cutmix"}}},
       {{"frozen-norms"}, {{"freeze"}}},
       {{"ema-every"}, {{"ema-decay"}}},
-      {{"init-head"}, {{"init-from"}}},
+      {{"init-head", "init-partial"}, {{"init-from"}}},
       {{"synthetic-samples"}, {{"synthetic"}}},
       {{"sync-start", "sync-momentum"}, {{"sync-every"}}},
       {{"shard-group"}, {{"shard", {"hybrid"}}}},

@@ -74,10 +74,16 @@ void add_running_options(OptionTable<Config>& t) {
       .add(&Config::resume, "resume",
            "auto: from the newest valid checkpoint, if there is one; none: start anew, an error if "
            "there is one; or a checkpoint file")
-      .add(&Config::init_from, "init-from", "checkpoint whose weights a new run starts from")
+      .add(&Config::init_from, "init-from",
+           "file whose weights a new run starts from: a checkpoint, a .pt or .pth of PyTorch, or "
+           ".safetensors, with the names of torchvision, timm or Hugging Face")
       .add(&Config::init_head, "init-head",
-           "keep the last layer of --init-from, or initialize a new one",
-           {.choices = {"keep", "new"}})
+           "keep the last layer of --init-from, or initialize a new one; auto: a new one if the "
+           "file's has another number of outputs",
+           {.choices = {"auto", "keep", "new"}})
+      .add(&Config::init_partial, "init-partial",
+           "take from --init-from what fits, and initialize the rest; without it, a file that "
+           "lacks a tensor of the network, or has others, is refused")
       .add(&Config::save_every, "save-every",
            "interval of checkpoints, in addition to those at epoch ends: 500 (steps), 90s, 10min "
            "or 2h; 0: only those; auto: computed from the time that a save takes and --node-mttf, "
@@ -146,8 +152,9 @@ void add_running_options(OptionTable<Config>& t) {
            {.choices = {"auto", "direct", "winograd"}})
       .add(&Config::recompute, "recompute",
            "activation checkpointing, with the same bits: norms recomputes the outputs of batch "
-           "norms, additions and GELUs in backward; auto: norms on CPUs, none on GPUs",
-           {.choices = {"auto", "none", "norms"}})
+           "norms, additions and GELUs in backward; block all of a block but its output, for a "
+           "second forward; auto: norms on CPUs, none on GPUs",
+           {.choices = {"auto", "none", "norms", "block"}})
       .add(&Config::deterministic, "deterministic",
            "use GPU algorithms that give the same bits in every run; --no-deterministic times "
            "others too and uses the fastest")

@@ -191,7 +191,7 @@ void require_recompute(Recompute recompute, DeviceChoice device) {
   if (recompute != Recompute::norms || device != DeviceChoice::cuda) return;
   fail(ExitStatus::usage,
        "--recompute norms does not go with --device cuda (that engine keeps what its backward "
-       "reads); drop it, or use --device cpu");
+       "reads); use block, or --device cpu");
 }
 
 void validate(const Config& config) {

@@ -187,9 +187,10 @@ std::vector<float> drop_probabilities(const Graph& graph) {
   return result;
 }
 
-std::string layer_difference(const Graph& one, const Graph& other) {
-  const auto same_parameter = [](const Parameter& left, const Parameter& right) {
-    return left.name == right.name && left.shape == right.shape;
+std::string layer_difference(const Graph& one, const Graph& other, bool resizes_embeddings) {
+  const auto same_parameter = [&](const Parameter& left, const Parameter& right) {
+    const bool resized = resizes_embeddings && left.kind == ParameterKind::embedding;
+    return left.name == right.name && (resized || left.shape == right.shape);
   };
   const auto [left, right] =
       std::ranges::mismatch(one.parameters(), other.parameters(), same_parameter);

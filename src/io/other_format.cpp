@@ -18,27 +18,10 @@ constexpr const char* unpacking = "unpack it, and give the file that is in it";
 constexpr const char* arrays =
     "write its arrays with h5py, under the names in docs/file-formats.md";
 
-/// A command that writes the state dict `load` reads from argv[1] to argv[2].
-std::string python_command(const char* imports, const char* load, std::string_view path) {
-  return fmt::format(
-      "convert it: python3 -c \"import h5py, sys, {}; s = {}; f = h5py.File(sys.argv[2], 'w'); "
-      "[f.create_dataset('model/' + k.removeprefix('module.'), data=v.float().numpy()) for k, v in "
-      "s.items()]\" '{}' weights.h5",
-      imports, load, path);
-}
+constexpr const char* weights = "--init-from and eval --checkpoint read it";
 
-OtherFormat torch_save(std::string_view path) {
-  return {.kind = "a file of PyTorch's torch.save",
-          .advice = python_command("torch",
-                                   "torch.load(sys.argv[1], 'cpu', weights_only=True); "
-                                   "s = s.get('state_dict', s.get('model', s))",
-                                   path)};
-}
-
-OtherFormat safetensors(std::string_view path) {
-  return {.kind = "a safetensors file",
-          .advice = python_command("safetensors.torch", "safetensors.torch.load_file(sys.argv[1])",
-                                   path)};
+OtherFormat torch_save() {
+  return {.kind = "a file of PyTorch's torch.save", .advice = weights};
 }
 
 bool has(std::string_view text, std::string_view part) noexcept {
@@ -62,7 +45,7 @@ std::optional<OtherFormat> zip_format(const FileStart& file) {
   if (first.ends_with("/data/0") || has(first, "/code/")) {
     return {{.kind = "a TorchScript archive", .advice = conversion}};
   }
-  if (has(rest, "data.pkl")) return torch_save(file.path);
+  if (has(rest, "data.pkl")) return torch_save();
   if (has(rest, "model.weights.h5") || (has(rest, "config.json") && has(rest, "metadata.json"))) {
     return {{.kind = "a Keras model (.keras)", .advice = conversion}};
   }
@@ -74,7 +57,7 @@ std::optional<OtherFormat> pickle_format(const FileStart& file) {
   if (bytes.size() < 3 || bytes[0] != '\x80' || bytes[1] < 2 || bytes[1] > 5) return std::nullopt;
   // torch's magic number as a pickled integer of ten bytes.
   if (bytes.substr(2).starts_with("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv)) {
-    return torch_save(file.path);
+    return torch_save();
   }
   return {{.kind = "a Python pickle", .advice = conversion}};
 }
@@ -83,7 +66,7 @@ std::optional<OtherFormat> safetensors_format(const FileStart& file) {
   const std::uint64_t header = number_at(file.bytes, 0, 8);
   if (file.bytes.size() < 10 || header < 2 || header > file.size - 8) return std::nullopt;
   if (file.bytes[8] != '{' || (file.bytes[9] != '"' && file.bytes[9] != '}')) return std::nullopt;
-  return safetensors(file.path);
+  return {{.kind = "a safetensors file", .advice = weights}};
 }
 
 /// A ModelProto: the version of its format, then a field of those that follow it.
@@ -102,7 +85,9 @@ std::optional<OtherFormat> tar_format(const FileStart& file) {
   }
   for (const std::string_view name :
        {"sys_info\0"sv, "pickle\0"sv, "storages\0"sv, "tensors\0"sv}) {
-    if (file.bytes.starts_with(name)) return torch_save(file.path);  // before 2017
+    if (!file.bytes.starts_with(name)) continue;
+    return {{.kind = "a file of PyTorch's torch.save, of before 2017",
+             .advice = "load and save it with a newer PyTorch"}};
   }
   return {{.kind = "a tar archive", .advice = unpacking}};
 }

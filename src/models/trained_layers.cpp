@@ -12,7 +12,7 @@ void require_trained_layers(const Graph& graph, ModelOptions options,
   if (!trained || trained->channels != image.channels) return;
   const std::string note = stem_note(graph.name(), options);
   options.image = *trained;
-  const std::string difference = layer_difference(make(options), graph);
+  const std::string difference = layer_difference(make(options), graph, true);
   if (difference.empty()) return;
   const std::string trained_note = stem_note(graph.name(), options);
   const bool has_other_stem = options.stem == Stem::standard && note != trained_note;

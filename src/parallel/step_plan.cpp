@@ -201,7 +201,7 @@ ParallelSteps parallel_steps(const Config& config, const Graph& graph, int ranks
   options.apply_to(units);
 
   StepGraph& steps = result.steps;
-  steps = training_steps(graph, cpu_fusions, config.recompute != Recompute::none);
+  steps = training_steps(graph, cpu_fusions, of_cpus(config.recompute));
   steps = shard(std::move(steps), graph, units);
   result.micro_ops = steps.ops.size();
   std::ranges::move(end_of_step(end), std::back_inserter(steps.ops));

@@ -25,7 +25,7 @@ bool is_cheap(const Op& op) {
 
 class Recomputation final {
  public:
-  Recomputation(StepGraph steps, const Graph& graph)
+  explicit Recomputation(StepGraph steps)
       : steps_(std::move(steps)),
         read_(steps_.values.size()),
         producer_(steps_.values.size()),
@@ -36,7 +36,11 @@ class Recomputation final {
     for (std::size_t i = backward_; i < ops.size(); ++i) {
       for (const StepValueId id : ops[i].reads()) read_[at(id)] = true;
     }
-    choose(graph);
+  }
+
+  void choose(const Graph& graph, Recompute what) {
+    steps_.recomputes_lazily = what == Recompute::norms;
+    what == Recompute::block ? choose_blocks(graph) : choose_cheap_ops(graph);
   }
 
   StepGraph run() {
@@ -54,8 +58,30 @@ class Recomputation final {
   }
 
  private:
-  /// Chooses the values that are computed again, and sets producer_ for them.
-  void choose(const Graph& graph) {
+  /// Sets producer_ for the values that only their own block reads.
+  void choose_blocks(const Graph& graph) {
+    constexpr int none = -1;
+    std::vector<int> block_of(steps_.values.size(), none);  // by value
+    std::vector<bool> leaves(steps_.values.size());         // by value: its block
+    for (std::size_t i = 0; i < backward_; ++i) {
+      const StepOp& op = steps_.ops[i];
+      const int block = graph.nodes()[at(op.node)].block;
+      for (const StepValueId input : op.inputs) {
+        if (block_of[at(input)] != block) leaves[at(input)] = true;
+      }
+      if (op.kind == StepOp::Kind::forward) block_of[at(*op.output)] = block;
+    }
+    for (std::size_t i = 0; i < backward_; ++i) {
+      const StepOp& op = steps_.ops[i];
+      if (op.kind != StepOp::Kind::forward) continue;
+      if (block_of[at(*op.output)] == none || leaves[at(*op.output)]) continue;
+      producer_[at(*op.output)] = i;
+      if (op.saved) producer_[at(*op.saved)] = i;
+    }
+  }
+
+  /// Sets producer_ for outputs of cheap ops.
+  void choose_cheap_ops(const Graph& graph) {
     // By value: number of values computed again before it; empty: not available in backward.
     std::vector<std::optional<int>> chain(steps_.values.size());
     for (std::size_t id = 0; id < chain.size(); ++id) {
@@ -116,8 +142,11 @@ class Recomputation final {
 
 }  // namespace
 
-StepGraph recompute(StepGraph steps, const Graph& graph) {
-  return Recomputation(std::move(steps), graph).run();
+StepGraph recompute(StepGraph steps, const Graph& graph, Recompute what) {
+  if (what != Recompute::norms && what != Recompute::block) return steps;
+  Recomputation recomputation(std::move(steps));
+  recomputation.choose(graph, what);
+  return recomputation.run();
 }
 
 }  // namespace lockstep

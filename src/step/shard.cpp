@@ -49,8 +49,9 @@ class Sharding final {
 
   void enter_units_of(const StepOp& op) {
     if (!units_.gathers && (!units_.awaits || in_backward_)) return;
-    // An op that is computed again uses what its lowering has kept of the parameters.
+    // A cheap op that is computed again uses what its lowering has kept of the parameters.
     const bool uses = op.kind == StepOp::Kind::forward ||
+                      (op.kind == StepOp::Kind::recompute && !steps_.recomputes_lazily) ||
                       (op.kind == StepOp::Kind::gradient && op.gradient.reads_parameters);
     if (!uses) return;
     for (const ParameterId id : graph_.nodes()[at(op.node)].parameters) {

@@ -101,10 +101,10 @@ std::vector<ParameterId> gradient_order(const Graph& graph) {
   return order;
 }
 
-StepGraph training_steps(const Graph& graph, const Fusions& fusions, bool recomputes) {
+StepGraph training_steps(const Graph& graph, const Fusions& fusions, Recompute what) {
   StepGraph steps = fuse(forward_steps(graph), graph, fusions);
   steps = differentiate(std::move(steps), graph, fusions);
-  return recomputes ? recompute(std::move(steps), graph) : steps;
+  return recompute(std::move(steps), graph, what);
 }
 
 }  // namespace lockstep

@@ -216,9 +216,13 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                      .decode = request.decode},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
+  std::vector<std::string> notes;
   collectively(comm, [&] {
-    if (loaded.reader) load_model(*loaded.reader, engine, loaded.from);
+    if (loaded.reader) load_model(*loaded.reader, engine, loaded.from, &notes);
   });
+  for (const std::string& text : notes) {
+    if (job.warn) job.warn(text);
+  }
   loaded.reader.reset();
   require_agreement(comm, layout_text(engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");

@@ -31,6 +31,16 @@ void refuse_changed_names(const DatasetInfo& stored, const DatasetInfo& matched,
        classes_of(stored).of, start.path);
 }
 
+/// Whether a new run's outputs are those of --init-from, so that the order of classes matters.
+bool keeps_head(const Config& config, const RunStart& start, std::int64_t classes,
+                Communicator& comm) {
+  if (config.init_from.empty() || config.init_head == InitHead::fresh) return false;
+  std::int64_t stored = start.reader ? start.reader->info().classes : 0;
+  comm.broadcast(std::span<std::int64_t>(&stored, 1));
+  const std::int64_t outputs = config.classes != 0 ? config.classes : classes;
+  return config.init_head == InitHead::keep || stored == 0 || stored == outputs;
+}
+
 }  // namespace
 
 ClassNames broadcast_class_names(const CheckpointInfo& info, const std::string& file,
@@ -52,9 +62,8 @@ MatchedTraining match_training_data(std::unique_ptr<Dataset> data, const RunStar
                                     const Config& config, Communicator& comm) {
   const DatasetInfo stored = data->info();
   ClassNames classes = classes_of(stored);
-  const bool keeps_head =
-      start.state || (!config.init_from.empty() && config.init_head == InitHead::keep);
-  if (!keeps_head) return {.matched = {.data = std::move(data), .note = {}}, .classes = classes};
+  if (!start.state && !keeps_head(config, start, stored.classes, comm))
+    return {.matched = {.data = std::move(data), .note = {}}, .classes = classes};
 
   const ClassNames network =
       broadcast_class_names(start.reader ? start.reader->info() : CheckpointInfo(),

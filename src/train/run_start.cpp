@@ -155,7 +155,7 @@ void Run::build_session() {
   state_.optimizer = std::string(session_->optimizer().name());
   if (recorder_) session_->engine().set_step_timer(step_trace_.emplace(*recorder_));
   start_clock_.enter("parameters");
-  session_->start(start_);
+  for (const std::string& note : session_->start(start_)) reporter_->say(note);
   start_.reader.reset();
 }
 

@@ -81,8 +81,8 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
                     "the processors differ, so the engine chose other layouts");
 }
 
-void TrainingSession::start(const RunStart& from) {
-  start_model(from, config_, engine(), *parallel_, *optimizer_, comm_, average());
+std::vector<std::string> TrainingSession::start(const RunStart& from) {
+  return start_model(from, config_, engine(), *parallel_, *optimizer_, comm_, average());
 }
 
 bool TrainingSession::training_has_collectives() const noexcept {

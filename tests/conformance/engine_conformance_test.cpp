@@ -800,10 +800,10 @@ BOOST_AUTO_TEST_CASE(whole_models) {
 
 // If the plan places a value in memory that another value still needs, the results change.
 BOOST_AUTO_TEST_CASE(random_graphs) {
-  const Candidate keep_all{.name = "cpu, 2 threads, fp32, no recomputation",
-                           .make = [](const Graph& graph) {
-                             return make_cpu_engine(graph, {.threads = 2, .recompute = false});
-                           }};
+  const Candidate keep_all{
+      .name = "cpu, 2 threads, fp32, no recomputation", .make = [](const Graph& graph) {
+        return make_cpu_engine(graph, {.threads = 2, .recompute = Recompute::none});
+      }};
   for (unsigned seed = 1; seed <= 16; ++seed) {
     const Graph graph = random_graph(seed);
     if (std::getenv("LOCKSTEP_TEST_ENGINES") == nullptr) check_against_oracle(keep_all, graph, 4);

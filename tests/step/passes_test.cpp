@@ -208,9 +208,8 @@ BOOST_AUTO_TEST_CASE(a_value_is_written_once_and_before_it_is_read) {
                                           .classes = 10,
                                           .width = 48,
                                           .zero_init_residual = false});
-    for (const bool again : {false, true}) {
-      StepGraph steps = training(graph, {.relu_takes_sums = true});
-      if (again) steps = recompute(std::move(steps), graph);
+    for (const Recompute again : {Recompute::none, Recompute::norms, Recompute::block}) {
+      const StepGraph steps = recompute(training(graph, {.relu_takes_sums = true}), graph, again);
       std::vector<int> written(steps.values.size());
       written[static_cast<std::size_t>(graph.input())] = 1;
       for (const StepOp& op : steps.ops) {
@@ -226,25 +225,72 @@ BOOST_AUTO_TEST_CASE(a_value_is_written_once_and_before_it_is_read) {
 
 BOOST_AUTO_TEST_CASE(backward_computes_norms_again_before_it_reads_them) {
   const Graph graph = residual();
-  BOOST_TEST(from(step_text(recompute(training(graph), graph), graph), "forward bn1") ==
-             "forward bn1 + relu_3: conv1 -> relu_3\n"
-             "forward conv2: relu_3 -> conv2\n"
-             "forward bn2 + add_6 + relu_7: conv2, relu_3 -> relu_7, saved bn2\n"
-             "forward global_avg_pool_8: relu_7 -> global_avg_pool_8\n"
-             "forward flatten_9: global_avg_pool_8 -> flatten_9\n"
-             "forward fc: flatten_9 -> fc\n"
-             "loss softmax_cross_entropy_11: fc -> \n"
-             "gradient of the loss softmax_cross_entropy_11:  -> d fc\n"
-             "weight gradient fc: flatten_9, d fc -> \n"
-             "data gradient fc: d fc -> d flatten_9\n"
-             "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
-             "data gradient global_avg_pool_8: d global_avg_pool_8 -> d relu_7\n"
-             "gradient bn2 + add_6 + relu_7: conv2, saved bn2, d relu_7 -> d conv2, d relu_3\n"
-             "recompute bn1 + relu_3: conv1 -> relu_3 (2), saved bn1 (2)\n"
-             "weight gradient conv2: relu_3 (2), d conv2 -> \n"
-             "data gradient conv2: d conv2 -> d relu_3 (2)\n"
-             "gradient bn1 + relu_3: conv1, saved bn1 (2), d relu_3, d relu_3 (2) -> d conv1\n"
-             "weight gradient conv1: input_0, d conv1 -> \n");
+  BOOST_TEST(
+      from(step_text(recompute(training(graph), graph, Recompute::norms), graph), "forward bn1") ==
+      "forward bn1 + relu_3: conv1 -> relu_3\n"
+      "forward conv2: relu_3 -> conv2\n"
+      "forward bn2 + add_6 + relu_7: conv2, relu_3 -> relu_7, saved bn2\n"
+      "forward global_avg_pool_8: relu_7 -> global_avg_pool_8\n"
+      "forward flatten_9: global_avg_pool_8 -> flatten_9\n"
+      "forward fc: flatten_9 -> fc\n"
+      "loss softmax_cross_entropy_11: fc -> \n"
+      "gradient of the loss softmax_cross_entropy_11:  -> d fc\n"
+      "weight gradient fc: flatten_9, d fc -> \n"
+      "data gradient fc: d fc -> d flatten_9\n"
+      "data gradient flatten_9: d flatten_9 -> d global_avg_pool_8\n"
+      "data gradient global_avg_pool_8: d global_avg_pool_8 -> d relu_7\n"
+      "gradient bn2 + add_6 + relu_7: conv2, saved bn2, d relu_7 -> d conv2, d relu_3\n"
+      "recompute bn1 + relu_3: conv1 -> relu_3 (2), saved bn1 (2)\n"
+      "weight gradient conv2: relu_3 (2), d conv2 -> \n"
+      "data gradient conv2: d conv2 -> d relu_3 (2)\n"
+      "gradient bn1 + relu_3: conv1, saved bn1 (2), d relu_3, d relu_3 (2) -> d conv1\n"
+      "weight gradient conv1: input_0, d conv1 -> \n");
+}
+
+/// conv1 of the images, a block of conv2, a GELU and conv3 around a shortcut, and conv4 after it.
+Graph one_block() {
+  Graph graph = empty_network();
+  const ValueId first = convolution(graph, graph.input(), "conv1");
+  graph.begin_block();
+  const ValueId inner = graph.append(Gelu{convolution(graph, first, "conv2")});
+  const ValueId sum = graph.add(convolution(graph, inner, "conv3"), first);
+  graph.end_blocks();
+  end(graph, convolution(graph, sum, "conv4"));
+  return graph;
+}
+
+BOOST_AUTO_TEST_CASE(backward_computes_a_block_again_from_its_input) {
+  const Graph graph = one_block();
+  const StepGraph steps = recompute(training(graph), graph, Recompute::block);
+  BOOST_TEST(from(step_text(steps, graph), "weight gradient conv4") ==
+             "weight gradient conv4: add_5, d conv4 -> \n"
+             "data gradient conv4: d conv4 -> d add_5\n"
+             "recompute conv2: conv1 -> conv2 (2)\n"
+             "recompute gelu_3: conv2 (2) -> gelu_3 (2)\n"
+             "weight gradient conv3: gelu_3 (2), d add_5 -> \n"
+             "data gradient conv3: d add_5 -> d gelu_3\n"
+             "data gradient gelu_3: conv2 (2), d gelu_3 -> d conv2\n"
+             "weight gradient conv2: conv1, d conv2 -> \n"
+             "data gradient conv2: d conv2 -> d conv1\n"
+             "sum of gradients conv1: d add_5, d conv1 -> d conv1 (2)\n"
+             "weight gradient conv1: input_0, d conv1 (2) -> \n");
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_is_computed_again_gathers_its_unit_before) {
+  const Graph graph = one_block();
+  // Units: fc and conv4, the block, conv1.
+  const StepUnits units{.unit_of = {2, 1, 1, 0, 0, 0},
+                        .filled_after = {60, 50, 40, 30, 20, 20},
+                        .ends = {30, 50, 60},
+                        .stays = {false, false, false},
+                        .gathers = true,
+                        .reductions_in_flight = 2};
+  const StepGraph steps = shard(recompute(training(graph), graph, Recompute::block), graph, units);
+  const std::string text = from(step_text(steps, graph), "data gradient conv4");
+  BOOST_TEST(text.substr(0, text.find("recompute gelu")) ==
+             "data gradient conv4: d conv4 -> d add_5\n"
+             "wait for a gather unit 1:  -> \n"
+             "recompute conv2: conv1 -> conv2 (2)\n");
 }
 
 BOOST_AUTO_TEST_CASE(units_are_gathered_ahead_and_reduced_when_complete) {

@@ -64,10 +64,9 @@ def convert_weights(conversions, model):
     """Runs the lines that convert the files that export writes, and TorchScript's."""
     import torch
     torch.jit.script(model).save("script.pt")
-    os.rename("resnet18.pt", "weights.pt")
     names = {}
-    for file_format, code in zip(("torch", "safetensors", "onnx"), conversions, strict=True):
-        if file_format != "torch":
+    for file_format, code in zip(("script", "onnx"), conversions, strict=True):
+        if file_format == "onnx":
             run(["export", "resnet18.h5", "--format", file_format, "--output", f"weights.{file_format}"])
         try:
             exec(code, names)
@@ -78,7 +77,7 @@ def convert_weights(conversions, model):
             assert set(ours["model"]) <= set(theirs["model"]), path
             for name in ours["model"]:
                 assert ours["model"][name][...].tobytes() == theirs["model"][name][...].tobytes(), (path, name)
-    assert pathlib.Path("from-torch.h5").exists() and pathlib.Path("from-script.h5").exists()
+    assert pathlib.Path("from-script.h5").exists()
 
 
 def the_lines_that_load_weights_take_the_average_and_refuse_other_networks(folder):

@@ -153,7 +153,7 @@ def what_cannot_be_exported_is_refused(folder):
         for ranks in (1, 3):
             printed = export(source, output, expect=status, ranks=ranks)
             assert printed.count("lockstep: error: ") == 1 and any(each in printed for each in says.split("|")), printed
-    assert "is another model" in export(checkpoint, output, "--model", "resnet18", expect=BAD_INPUT)
+    assert "it is another model's" in export(checkpoint, output, "--model", "resnet18", expect=BAD_INPUT)
     for options, says in ((["--format", "pickle"], "torchvision, safetensors, onnx"), ([], "--format is missing"),
                           (["--format", "onnx"], "--output is missing"),
                           (["--format", "onnx", "--output", output, "more"], "one checkpoint (2 are given)"),

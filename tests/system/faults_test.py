@@ -137,8 +137,8 @@ def wrong_checkpoints(folder):
     both(["train", "--data", data, "--run-dir", folder / "run3", "--model", "mlp", "--init-from", bad], BAD_INPUT, "fc1")
     more = write_shards(folder / "more", classes=12)
     args = train_args(more, folder / "run4", "--init-from", bad, "--max-steps", 1)
-    both(args, BAD_INPUT, "fc.weight", "10x32", "12x32", "--init-head new")
-    run([*args, "--init-head", "new"])
+    both([*args, "--init-head", "keep"], BAD_INPUT, "fc.weight", "10x32", "12x32", "--init-head new")
+    assert "fc.weight (12x32) starts from initial values" in run(args)
 
 
 def unwritable_directories(folder):

@@ -2,8 +2,6 @@
 """Tests what the program says of files in other formats, written by the libraries that define them, in place of a checkpoint or a shard."""
 
 import gzip
-import re
-import shlex
 import shutil
 import subprocess
 import tarfile
@@ -49,43 +47,11 @@ def check_refused(path, folder, data, kind):
     return output
 
 
-def exports_are_recognised_and_the_command_in_the_message_converts_them(folder):
+def an_export_to_onnx_is_recognised(folder):
     data, checkpoint = trained(folder)
-    names = {"torchvision": "a file of PyTorch's torch.save", "safetensors": "a safetensors file", "onnx": "an ONNX model"}
-    expected = run(["eval", "--checkpoint", checkpoint, "--data", data, "--split", "train"])
-    for file_format, kind in names.items():
-        path = folder / f"my weights.{file_format}"
-        run(["export", checkpoint, "--format", file_format, "--output", path])
-        check_refused(path, folder, data, kind)
-        output = run(commands(path, folder, data)[2], expect=BAD_INPUT)
-        command = re.search(r"convert it: python3 (.*) weights\.h5", output)
-        assert bool(command) == (file_format != "onnx") and (command or "Weights of other programs" in output), output
-        if not command:
-            continue
-        written = folder / f"{file_format}.h5"
-        done = subprocess.run([sys.executable, *shlex.split(command.group(1)), written], capture_output=True, text=True)
-        if "No module named" in done.stderr:
-            print(f"skipped: the command for {file_format}: {done.stderr.splitlines()[-1]}")
-            continue
-        assert done.returncode == 0, done.stderr
-        converted = run(["eval", "--checkpoint", written, "--model", "mini-resnet", "--width", 8, "--data", data, "--split", "train",
-                         "--conv-algorithm", "direct"]).splitlines()[-1]
-        assert converted.split(",")[0][:20] == expected.splitlines()[-1].split(",")[0][:20], (converted, expected)
-
-
-def training_states_of_torch_are_converted_by_the_command(folder):
-    """As torchvision's and timm's scripts write them, with DistributedDataParallel's names."""
-    if torch is None:
-        raise Skipped("no PyTorch")
-    data, checkpoint = trained(folder)
-    with h5py.File(checkpoint) as file:
-        weights = {"module." + name: torch.tensor(file["model"][name][...]) for name in file["model"]}
-    for key in ("model", "state_dict"):
-        torch.save({key: weights, "epoch": 3}, folder / f"{key}.pth")
-        output = run(commands(folder / f"{key}.pth", folder, data)[2], expect=BAD_INPUT)
-        words = shlex.split(re.search(r"convert it: python3 (.*) weights\.h5", output).group(1))
-        subprocess.run([sys.executable, *words, folder / f"{key}.h5"], check=True)
-        assert tensors(folder / f"{key}.h5") == {name: value for name, value in tensors(checkpoint).items() if name.startswith("model/")}
+    path = folder / "my weights.onnx"
+    run(["export", checkpoint, "--format", "onnx", "--output", path])
+    assert "Weights of other programs" in check_refused(path, folder, data, "an ONNX model")
 
 
 def files_of_torch_are_recognised(folder):
@@ -93,15 +59,15 @@ def files_of_torch_are_recognised(folder):
         raise Skipped("no PyTorch")
     data, _ = trained(folder)
     model = torch.nn.Linear(2, 3)
-    saved = "a file of PyTorch's torch.save"
-    torch.save(model.state_dict(), folder / "state.pth")
-    torch.save({"epoch": 3, "state_dict": model.state_dict()}, folder / "training.tar")
-    torch.save(model, folder / "whole.pt")
-    torch.save(model.state_dict(), folder / "legacy.pt", _use_new_zipfile_serialization=False)
+    shards = folder / "shards"
+    shards.mkdir()
+    for options in ({}, {"_use_new_zipfile_serialization": False}):
+        torch.save(model.state_dict(), shards / "train-00000-of-00001.h5", **options)
+        output = run(["inspect", shards], expect=BAD_INPUT)
+        assert "is a file of PyTorch's torch.save" in output and "--init-from and eval --checkpoint read it" in output, output
     torch.jit.script(model).save(folder / "script.pt")
     torch.onnx.export(model, torch.zeros(1, 2), folder / "model.onnx")
-    for name, kind in (("state.pth", saved), ("training.tar", saved), ("whole.pt", saved), ("legacy.pt", saved),
-                       ("script.pt", "a TorchScript archive"), ("model.onnx", "an ONNX model")):
+    for name, kind in (("script.pt", "a TorchScript archive"), ("model.onnx", "an ONNX model")):
         check_refused(folder / name, folder, data, kind)
 
 
@@ -187,6 +153,5 @@ def names_that_a_wrapper_extended_are_recognised(folder):
 
 
 if __name__ == "__main__":
-    main([exports_are_recognised_and_the_command_in_the_message_converts_them,
-          training_states_of_torch_are_converted_by_the_command, files_of_torch_are_recognised,
+    main([an_export_to_onnx_is_recognised, files_of_torch_are_recognised,
           files_of_other_libraries_are_recognised, hdf5_files_without_a_network_say_what_they_hold, random_bytes_give_an_error, names_that_a_wrapper_extended_are_recognised])

@@ -9,7 +9,8 @@ DIRECT = ["--conv-algorithm", "direct"]
 
 
 def on_gpu(folder, name, *more):
-    return ["train", "--data", folder / "data", "--run-dir", folder / name, *NETWORK, "--batch-size", 4, "--threads", 1, "--epochs", 9,
+    network = [] if "--model" in more else NETWORK
+    return ["train", "--data", folder / "data", "--run-dir", folder / name, *network, "--batch-size", 4, "--threads", 1, "--epochs", 9,
             "--progress", "plain", *more]
 
 
@@ -39,9 +40,43 @@ def runs_have_the_same_bits(folder):
         assert_same_run(folder / f"kept-{i}", folder / f"both-{i}")
 
 
+@more_in_soak
+def runs_that_recompute_blocks_have_the_same_bits(folder):
+    write_shards(folder / "data", samples=96, shape=(16, 16, 3))
+    bf16 = ["--precision", "bf16"] if computes_bf16() else []
+    vit = ["--model", "mini-vit", "--width", 32, "--optimizer", "adamw", "--lr", 0.001]
+    modes = [(ranks, ["--shard", mode]) for mode in ("none", "optimizer", "grad", "full") for ranks in (1, 2, 3, 4)]
+    cases = [*((ranks, [*vit, *more]) for ranks, more in modes), (2, ["--shard", "full"]), (2, ["--batch-norm", "sync", "--accumulate", 2]),
+             (2, [*vit, *bf16, "--shard", "full", "--accumulate", 2]), (1, bf16)]
+    for i, (ranks, more) in enumerate(few(cases, 0, 13, 14, 16, 17, 18, 19)):
+        runs = {}
+        for what in ("none", "block"):
+            runs[what] = run(args(folder, f"{what}-{i}", "--max-steps", 4, "--recompute", what, *more), ranks)
+        share = activations(runs["block"]) / activations(runs["none"])
+        assert share < 0.8, (more, share)
+        assert_same_run(folder / f"none-{i}", folder / f"block-{i}")
+
+
+def a_gpu_engine_recomputes_blocks_with_the_same_bits(folder):
+    write_shards(folder / "data", samples=96, shape=(16, 16, 3))
+    place = {"LOCKSTEP_MODULE_PATH": host_module()}
+    for i, more in enumerate(([], ["--model", "mini-vit", "--width", 32, "--optimizer", "adamw", "--lr", 0.001])):
+        kept, again = [run(on_gpu(folder, f"{what}-{i}", "--max-steps", 2, "--device", "cuda", "--recompute", what, *more), env=place)
+                       for what in ("none", "block")]
+        assert activations(again) < 0.9 * activations(kept), (activations(again), activations(kept))
+        assert_same_run(folder / f"none-{i}", folder / f"block-{i}")
+
+
+def host_module():
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        raise Skipped("the host module was not built")
+    return module
+
+
 def inspect_predicts_the_memory_of_a_run(folder):
     write_shards(folder / "data", samples=96, shape=(16, 16, 3))
-    for asked in ("none", "norms", "auto"):
+    for asked in ("none", "norms", "auto", "block"):
         output = run(args(folder, asked, "--max-steps", 1, "--recompute", asked))
         report = json.loads(run(["inspect", *NETWORK, *DIRECT, "--image-size", 16, "--classes", 10, "--batch-size", 4, "--threads", 1,
                                  "--ranks", 1, "--recompute", asked, "--json"]))
@@ -52,10 +87,7 @@ def recompute_norms_is_refused_on_a_gpu(folder):
     write_shards(folder / "data", samples=96, shape=(16, 16, 3))
     output = run(on_gpu(folder, "run", "--device", "cuda", "--recompute", "norms"), expect=USAGE)
     assert "--recompute norms does not go with --device cuda" in output, output
-    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
-    if not module or not pathlib.Path(module).exists():
-        raise Skipped("the host module was not built")
-    place = {"LOCKSTEP_MODULE_PATH": module}
+    place = {"LOCKSTEP_MODULE_PATH": host_module()}
     output = run(on_gpu(folder, "run", "--max-steps", 1, "--device", "auto", "--recompute", "norms"), 2, env=place, expect=USAGE)
     assert "--recompute norms does not go with --device cuda" in output, output
     for asked in ("auto", "none"):
@@ -63,4 +95,5 @@ def recompute_norms_is_refused_on_a_gpu(folder):
 
 
 if __name__ == "__main__":
-    main([runs_have_the_same_bits, inspect_predicts_the_memory_of_a_run, recompute_norms_is_refused_on_a_gpu])
+    main([runs_have_the_same_bits, runs_that_recompute_blocks_have_the_same_bits, a_gpu_engine_recomputes_blocks_with_the_same_bits,
+          inspect_predicts_the_memory_of_a_run, recompute_norms_is_refused_on_a_gpu])

@@ -4,6 +4,7 @@
 #include "lockstep/core/image_shape.hpp"
 #include "lockstep/core/metrics.hpp"
 #include "lockstep/io/hdf5_reader.hpp"
+#include "lockstep/weights/weights_file.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -107,7 +108,8 @@ enum class CheckpointUse {
   resume,   ///< requires a complete file with all checksums
 };
 
-/// An open file whose tensors are read one at a time. All functions throw Error(no_input) if the
+/// An open file whose tensors are read one at a time. To read weights, also a file of another
+/// program (WeightsFile), whose average is ema(). All functions throw Error(no_input) if the
 /// file is absent or unreadable, and Error(bad_input), naming the dataset, if it does not verify
 /// (checksum, truncated, NaN in a tensor, wrong type). Checks every checksum that is present.
 class CheckpointReader final {
@@ -120,6 +122,7 @@ class CheckpointReader final {
   struct Tensor {
     std::string name;
     Shape shape;
+    std::string stored_as;  ///< the name in the file, for messages
   };
   /// In file order.
   [[nodiscard]] const std::vector<Tensor>& model() const noexcept { return model_; }
@@ -134,11 +137,13 @@ class CheckpointReader final {
 
  private:
   void read_all_but_values();
+  void take_weights();
   void check_total() const;
 
   std::string path_;
   CheckpointUse use_;
-  h5::Object file_;
+  h5::Object file_;                     ///< null if `weights_` is not
+  std::optional<WeightsFile> weights_;  ///< of another program
   CheckpointInfo info_;
   std::vector<Tensor> model_;
   std::vector<Tensor> ema_;

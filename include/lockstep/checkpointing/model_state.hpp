@@ -33,16 +33,21 @@ enum class StoredModel { current, ema };
 [[nodiscard]] std::string chosen_model_text(const CheckpointReader& reader, StoredModel chosen);
 struct StoredParameters {
   StoredModel from = StoredModel::current;
-  InitHead head = InitHead::keep;
-  TensorValues otherwise = {};  ///< with InitHead::fresh, gives the last linear layer's values
+  InitHead head = InitHead::keep;             ///< of the last linear layer
+  bool partial = false;                       ///< take what fits
+  TensorValues otherwise = {};                ///< values of what is not taken from the file
+  std::vector<std::string>* notes = nullptr;  ///< receives what was not taken as it is
 };
-/// Parameters of a model in a file; `reader` outlives the result. Error(bad_input) with the first
-/// differing names and shapes, before reading any values, or if the file has no average.
+/// Parameters of a model in a file; `reader` outlives the result. Embeddings of positions of
+/// another image size are interpolated (resize_positions()). Error(bad_input), before reading any
+/// values, with all differing names and shapes unless `partial`, or if the file has no average.
 [[nodiscard]] TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
-                                             StoredParameters options = {});
-/// Running statistics of a model in a file, by StatisticId. Error(bad_input) as above.
+                                             const StoredParameters& options = {});
+/// Running statistics of a model in a file, by StatisticId; with `partial`, initial values of what
+/// does not fit. Error(bad_input) as above.
 [[nodiscard]] std::vector<std::vector<float>> stored_statistics(
-    const CheckpointReader& reader, const Graph& graph, StoredModel from = StoredModel::current);
+    const CheckpointReader& reader, const Graph& graph, StoredModel from = StoredModel::current,
+    bool partial = false);
 /// A slot in a file's `/optimizer`. Error(bad_input) if the slot or a tensor is missing.
 [[nodiscard]] TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
                                        std::string_view optimizer, const std::string& slot);
@@ -57,11 +62,11 @@ void initialize_statistics(Engine& engine);
 /// `running`: Engine::running_statistics(), or values in the same order. Throws Error(bad_input) as
 /// stored_parameters() does.
 void load_statistics(const CheckpointReader& reader, const Graph& graph, StoredModel from,
-                     std::span<float> running);
+                     std::span<float> running, bool partial = false);
 
 // Parameters and statistics together, for an engine that holds its parameters.
 void initialize_model(Engine& engine, std::uint64_t seed);
 void load_model(const CheckpointReader& reader, Engine& engine,
-                StoredModel from = StoredModel::current);
+                StoredModel from = StoredModel::current, std::vector<std::string>* notes = nullptr);
 
 }  // namespace lockstep

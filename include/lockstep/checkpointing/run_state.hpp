@@ -36,11 +36,12 @@ void broadcast_model(Engine& engine, Communicator& comm);
 
 /// Sets each rank's parameters and optimizer slots to initial values or to those in rank 0's
 /// checkpoint; a new run takes the average from its file if there is one. The run's average (null:
-/// none) starts as the parameters if the checkpoint has none. Collective. Error(bad_input) on all
-/// ranks if the file is of another network.
-void start_model(const RunStart& start, const Config& config, Engine& engine,
-                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm,
-                 ModelAverage* average);
+/// none) starts as the parameters if the checkpoint has none. Returns, on rank 0, what was not
+/// taken from the file as it is. Collective. Error(bad_input) on all ranks if the file is of
+/// another network.
+std::vector<std::string> start_model(const RunStart& start, const Config& config, Engine& engine,
+                                     StateTransfer& transfer, Optimizer& optimizer,
+                                     Communicator& comm, ModelAverage* average);
 
 /// The location of every parameter, as text: equal for equal layouts.
 [[nodiscard]] std::string layout_text(const Engine& engine);

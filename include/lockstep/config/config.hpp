@@ -80,6 +80,7 @@ struct Config {
   std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
   FrozenNorms frozen_norms = FrozenNorms::batch;
   std::vector<LrScale> lr_scale;
+  double layer_decay = 1;            ///< 1: off
   double trust_coefficient = 0.001;  ///< LARS
   double clip_grad_norm = 0;         ///< 0: off
   double ema_decay = 0;              ///< of the average of the weights; 0: none
@@ -111,7 +112,8 @@ struct Config {
   std::string run_dir;          ///< empty: runs/MODEL
   std::string resume = "auto";  ///< auto, none or a file
   std::string init_from;
-  InitHead init_head = InitHead::keep;
+  InitHead init_head = InitHead::automatic;
+  bool init_partial = false;
   SaveInterval save_every = {.automatic = true};
   std::int64_t keep = 3;
   double eval_every = 1;        ///< epochs; 0: never

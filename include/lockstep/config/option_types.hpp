@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/recompute.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -82,7 +84,7 @@ enum class LrSchedule { constant, step, cosine, polynomial };
 /// When the learning rate changes: each step, or at the start of each epoch.
 enum class LrUpdate { step, epoch };
 enum class Progress { automatic, bar, plain };
-enum class InitHead { keep, fresh };
+enum class InitHead { automatic, keep, fresh };
 enum class BatchNormScope { local, sync };
 /// Statistics that training uses in batch norms whose parameters are frozen.
 enum class FrozenNorms { batch, running };
@@ -101,8 +103,6 @@ enum class DeviceChoice { automatic, cpu, cuda };
 /// What decodes JPEG files.
 enum class DecodeChoice { automatic, cpu, gpu };
 enum class ConvAlgorithm { automatic, direct, winograd };
-/// What backward recomputes instead of keeping it from forward.
-enum class Recompute { automatic, none, norms };
 enum class CommChoice { automatic, mpi, shared, nccl };
 /// How CPU ranks of several hosts sum: by messages on one of our schedules, or by MPI's
 /// collectives.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/precision.hpp"
+#include "lockstep/core/recompute.hpp"
 #include "lockstep/engine/convolution_choices.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
@@ -20,9 +21,8 @@ struct CpuEngineOptions {
   /// For fp32 only. Error(usage) if the library lacks a chosen algorithm on this processor. If it
   /// lacks the algorithm only for one batch size, programs of that size compute directly.
   ConvolutionChoices convolutions = {};
-  /// Backward recomputes the outputs of batch norms and additions instead of keeping them: the same
-  /// bits for another pass over memory, and about a third less memory.
-  bool recompute = true;
+  /// The same bits in less memory: with norms, for another pass over memory, about a third less.
+  Recompute recompute = Recompute::automatic;
   UnitOptions units = {};  ///< of a sharded layout
 };
 

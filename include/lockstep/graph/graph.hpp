@@ -125,7 +125,9 @@ class Graph final {
 
 /// Why two networks cannot use the same parameters, as one architecture can for two sizes of
 /// images: "fc1.weight is 512x768 or 512x1728", or that layers differ; empty if they can.
-[[nodiscard]] std::string layer_difference(const Graph& one, const Graph& other);
+/// `resizes_embeddings`: the parameters of one are read for the other, by stored_parameters().
+[[nodiscard]] std::string layer_difference(const Graph& one, const Graph& other,
+                                           bool resizes_embeddings = false);
 
 /// By block, the probability with which stochastic depth drops it; empty if it drops none.
 [[nodiscard]] std::vector<float> drop_probabilities(const Graph& graph);

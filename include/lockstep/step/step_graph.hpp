@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/recompute.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
@@ -86,6 +87,8 @@ struct StepOp {
 struct StepGraph {
   std::vector<StepValue> values;
   std::vector<StepOp> ops;
+  /// An op of kind `recompute` runs once its value is asked for, or not at all.
+  bool recomputes_lazily = false;
 
   StepValueId add(StepValue value);
   /// By value: the index of the last op that reads it; 0 if none does.
@@ -114,11 +117,13 @@ struct Fusions {
 /// Appends backward. A norm's gradient, without a pool, adds the last two addends that arrive.
 [[nodiscard]] StepGraph differentiate(StepGraph steps, const Graph& graph, const Fusions& fusions);
 
-/// Lets backward compute again what cheap ops can compute from values that it reads anyway.
-[[nodiscard]] StepGraph recompute(StepGraph steps, const Graph& graph);
+/// Lets backward compute values again: with Recompute::norms, what cheap ops can compute from
+/// values that it reads anyway; with Recompute::block, all values of a block of the network that no
+/// other block reads, before the block's gradients.
+[[nodiscard]] StepGraph recompute(StepGraph steps, const Graph& graph, Recompute what);
 
 /// A micro-step: the passes above, in order.
-[[nodiscard]] StepGraph training_steps(const Graph& graph, const Fusions& fusions, bool recomputes);
+[[nodiscard]] StepGraph training_steps(const Graph& graph, const Fusions& fusions, Recompute what);
 
 /// Units of parameters, in the order in which backward completes their gradients.
 struct StepUnits {

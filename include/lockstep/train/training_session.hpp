@@ -49,7 +49,7 @@ class TrainingSession final {
                   Communicator& comm, const SessionOptions& options);
 
   /// Sets parameters, optimizer slots and the average; see start_model(). Collective.
-  void start(const RunStart& from);
+  std::vector<std::string> start(const RunStart& from);
 
   [[nodiscard]] Compute& compute() noexcept { return *compute_; }
   [[nodiscard]] Engine& engine() noexcept { return compute_->engine(); }

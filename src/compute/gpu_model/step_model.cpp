@@ -3,6 +3,7 @@
 #include "../../engine/gpu/device_engine.hpp"
 #include "../../optim/device/device_optimizer.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/batch.hpp"
 #include "lockstep/core/image_shape.hpp"
 #include "lockstep/engine/engine.hpp"
@@ -97,13 +98,15 @@ std::map<std::string, LaunchCost> StepModel::by_kernel() const {
 }
 
 StepModel model_step(const Graph& graph, const Config& config, const GpuSpec& gpu) {
+  require_recompute(config.recompute, DeviceChoice::cuda);
   const auto device = make_listing_device();
   NoNormExchange norms;
   const auto engine =
       make_device_engine(device, graph,
                          {.precision = config.precision,
                           .norms = config.batch_norm == BatchNormScope::sync ? &norms : nullptr,
-                          .records = false});
+                          .records = false,
+                          .recompute = config.recompute});
   const std::vector<std::size_t> ends = bucket_ends(engine->layout(), config);
   const auto program =
       engine->compile({.batch_size = config.batch_size, .training = true, .bucket_ends = ends});

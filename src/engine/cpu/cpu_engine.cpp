@@ -81,7 +81,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
     return std::make_shared<EngineState>(
         EngineState{.graph = graph,
                     .threads = threads,
-                    .recomputes = options.recompute,
+                    .recompute = of_cpus(options.recompute),
                     .activations = activations,
                     .convolutions = options.convolutions,
                     .sum_over_ranks = options.sum_over_ranks,

@@ -35,7 +35,7 @@ void CpuProgram::lower_all() {
   // Of the engine's graph, which says what is frozen; another's has the same nodes.
   const StepGraph steps =
       make_steps(state_->graph, options_, state_->arena,
-                 {.fusions = cpu_fusions, .recomputes = state_->recomputes, .awaits_units = true});
+                 {.fusions = cpu_fusions, .recompute = state_->recompute, .awaits_units = true});
   ProgramBuilder builder(*state_, statistics_, call_.dropped, steps, options_);
 
   // Always a copy: a batch is only valid during forward, and backward may need the input.

@@ -18,7 +18,7 @@ namespace lockstep::cpu {
 struct EngineState {
   Graph graph;
   int threads;
-  bool recomputes;       ///< backward computes cheap ops again
+  Recompute recompute;
   DataType activations;  ///< of values, their gradients and the working copies of weights
   ConvolutionChoices convolutions;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only

@@ -32,6 +32,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .gpu = options.gpu,
                   .norms = options.norms,
                   .records = options.records,
+                  .recompute = options.recompute,
                   .arena = std::move(arena),
                   .working = std::move(working),
                   .input = std::move(input),

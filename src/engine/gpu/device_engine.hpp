@@ -2,6 +2,7 @@
 
 #include "device.hpp"
 #include "lockstep/core/precision.hpp"
+#include "lockstep/core/recompute.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/norm_exchange.hpp"
 
@@ -20,6 +21,7 @@ struct DeviceEngineOptions {
   NormExchange* norms = nullptr;
   /// Steps are recorded once and replayed (CUDA graphs), except for collectives.
   bool records = true;
+  Recompute recompute = Recompute::automatic;  ///< all but norms
   /// Decodes JPEG files, which InputFormat::decoding announces. Error(usage) if the device cannot.
   bool decodes = false;
 };

@@ -25,7 +25,8 @@ StepGraph steps_of(const EngineState& state, const ProgramOptions& options) {
                         .pools = [](const PoolOptions& pool) {
                           return pools_with_norm(pool.kernel, pool.stride, pool.padding);
                         }};
-  return make_steps(state.graph, options, arena, {.fusions = fusions});
+  return make_steps(state.graph, options, arena,
+                    {.fusions = fusions, .recompute = state.recompute});
 }
 
 }  // namespace

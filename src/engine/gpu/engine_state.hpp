@@ -23,6 +23,7 @@ struct EngineState {
   GpuClass gpu;         ///< of the device
   NormExchange* norms;  ///< of batch norms in training; null: this rank only
   bool records;         ///< programs record their steps and replay them
+  Recompute recompute;
   ParameterArena arena;
   WorkingParameters working;
   InputQueue input;

@@ -19,7 +19,7 @@ class PooledNormLowering final : public Lowering {
     const PoolOptions& pool_options = std::get<MaxPool>(context_.node(pool_).op).options;
     extent_ = pool_extent(builder, id_, pool_, pool_options);
     const Tensor x = builder.value(op.inputs[0]);
-    if (takes_statistics(builder, node_)) {
+    if (op.kind == StepOp::Kind::forward && takes_statistics(builder, node_)) {
       emit_norm_statistics(builder, node_, builder.extent(id_).matrix(), x);
     }
     const Tensor y = builder.make_like(pool_);

@@ -19,7 +19,7 @@ template <typename Builder>
 class Lowering {
  public:
   virtual ~Lowering() = default;
-  /// Of kind `forward`, or `recompute` if the node's op is cheap.
+  /// Of kind `forward` or `recompute`.
   virtual void forward(Builder& builder, const StepOp& op) = 0;
   virtual void gradient(Builder& builder, const StepOp& op) = 0;
 };
@@ -60,7 +60,7 @@ class StepLowering final {
     builder.set_lower_again([&](const StepOp& op) { lower_op(builder, losses, op); });
     for (std::size_t i = 0; i < steps_.ops.size(); ++i) {
       const StepOp& op = steps_.ops[i];
-      if (op.kind == StepOp::Kind::recompute) {
+      if (op.kind == StepOp::Kind::recompute && steps_.recomputes_lazily) {
         builder.defer(i);
       } else if (op.is_collective()) {
         lower_op(builder, losses, op);

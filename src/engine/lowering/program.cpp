@@ -73,7 +73,7 @@ const ProgramOptions& checked_options(const ProgramOptions& options, const Param
 
 StepGraph make_steps(const Graph& graph, const ProgramOptions& options, const ParameterArena& arena,
                      const StepRules& rules) {
-  StepGraph steps = options.training ? training_steps(graph, rules.fusions, rules.recomputes)
+  StepGraph steps = options.training ? training_steps(graph, rules.fusions, rules.recompute)
                                      : fuse(forward_steps(graph), graph, rules.fusions);
   if (options.exchange == nullptr) return steps;
   StepUnits units = arena.step_units();

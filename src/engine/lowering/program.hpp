@@ -34,7 +34,7 @@ struct GraphLoss {
 /// How an engine computes a step.
 struct StepRules {
   Fusions fusions = {};
-  bool recomputes = false;
+  Recompute recompute = Recompute::none;
   bool awaits_units = false;  ///< forward awaits units that are held before their first use
 };
 /// The list of a program's ops.

@@ -24,13 +24,7 @@ class BatchNormLowering final : public Lowering {
   void forward(ProgramBuilder& builder, const StepOp& op) override {
     if (op.kind == StepOp::Kind::recompute) return compute_again(builder, op);
     const std::string& name = op_.options.name;
-    const Tensor value = builder.value(op.inputs[0]);
-    const Desc given = value.desc();
-    source_ = ChannelRows::fits(given)
-                  ? value
-                  : builder.in_format(value, Desc(dims_of(given), type_of(given), Tag::nhwc),
-                                      "input of " + name);
-    copied_ = source_.buffer != value.buffer;
+    take_source(builder, op);
     const bool is_fixed = builder.state().graph.has_fixed_statistics(context_.node());
     const bool takes_statistics = builder.training() && !is_fixed;
     state_ = std::make_shared<BatchNormState>(
@@ -115,7 +109,20 @@ class BatchNormLowering final : public Lowering {
     Tensor target;
   };
 
+  void take_source(ProgramBuilder& builder, const StepOp& op) {
+    const Tensor value = builder.value(op.inputs[0]);
+    const Desc given = value.desc();
+    source_ = ChannelRows::fits(given)
+                  ? value
+                  : builder.in_format(value, Desc(dims_of(given), type_of(given), Tag::nhwc),
+                                      "input of " + op_.options.name);
+    copied_ = source_.buffer != value.buffer;
+    taken_ = op.inputs[0];
+  }
+
   void compute_again(ProgramBuilder& builder, const StepOp& op) {
+    // Forward's copy of an input that is itself computed again may have been overwritten.
+    if (op.inputs[0] != taken_) take_source(builder, op);
     const Values again = values(builder, op, source_for_backward(builder, op));
     builder.emit(
         again.operands.step<BatchNormRecompute>("batch norm again " + op_.options.name, state_),
@@ -168,7 +175,8 @@ class BatchNormLowering final : public Lowering {
   ParameterId shift_;
   std::shared_ptr<BatchNormState> state_;
   Tensor source_;
-  bool copied_ = false;  ///< the source has no other reader
+  bool copied_ = false;    ///< the source has no other reader
+  StepValueId taken_ = 0;  ///< the value that the source is, or is a copy of
 };
 
 }  // namespace

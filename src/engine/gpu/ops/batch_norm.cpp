@@ -23,7 +23,7 @@ class NormLowering final : public Lowering {
     extent_ = builder.extent(op.node).matrix();
     if (op.fused.added_norm) added_ = &context_.node(*op.fused.added_norm);
     const Tensor x = builder.value(op.inputs[0]);
-    if (takes_statistics(builder, node_)) {
+    if (op.kind == StepOp::Kind::forward && takes_statistics(builder, node_)) {
       emit_norm_statistics(builder, node_, extent_, x);
     }
     if (op.fused.only_statistics) return builder.set_value(*op.output, x);
