@@ -259,6 +259,7 @@ void CheckpointReader::take_weights() {
   }
   const auto take = [](const std::vector<WeightsFile::Tensor>& tensors) {
     std::vector<Tensor> taken;
+    taken.reserve(tensors.size());
     for (const WeightsFile::Tensor& tensor : tensors) {
       taken.push_back({.name = tensor.name, .shape = tensor.shape, .stored_as = tensor.stored_as});
     }

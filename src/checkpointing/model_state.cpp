@@ -37,7 +37,7 @@ void refuse_prefix(const TensorIndex& index, const std::string& name, std::strin
   }
   if (stored == nullptr) return;
   const std::string prefix = stored->substr(0, stored->size() - name.size());
-  const auto has_prefix = [&](const auto& entry) { return entry.first.starts_with(prefix); };
+  const auto has_prefix = [&](const auto& entry) { return entry.second->name.starts_with(prefix); };
   if (!std::ranges::all_of(index, has_prefix)) return;
   fail(ExitStatus::bad_input,
        "the checkpoint has {}/{} under the name {} (a module around the network was saved, such as "
@@ -97,7 +97,7 @@ struct Differences {
   }
   fail(ExitStatus::bad_input,
        "the checkpoint is not one of {}: it {} (it is another model's, or has other classes); give "
-       "the --model, --width and --stem of its training; for new classes --init-from with "
+       "the --model, --width and --stem it was written with; for new classes --init-from with "
        "--init-head new; to take what fits, --init-partial",
        graph.name(), fmt::join(parts, "; it "));
 }
@@ -199,6 +199,108 @@ const Tensors& tensors_of(const CheckpointReader& reader, StoredModel from) {
   return reader.ema();
 }
 
+/// Which tensor of a file each parameter of a network takes; errors as stored_parameters().
+class Matching final {
+ public:
+  Matching(const CheckpointReader& reader, const Graph& graph, const StoredParameters& options)
+      : reader_(reader),
+        graph_(graph),
+        options_(options),
+        tensors_(tensors_of(reader, options.from)),
+        index_(index_of(tensors_)),
+        head_(head_of(graph)) {
+    const auto fits = [this](ParameterId id) {
+      const auto* tensor = stored(parameter(id).name);
+      return tensor != nullptr && tensor->shape == parameter(id).shape;
+    };
+    has_new_head_ = options.head == InitHead::fresh ||
+                    (options.head == InitHead::automatic && !std::ranges::all_of(head_, fits));
+  }
+
+  [[nodiscard]] Places places() {
+    Places places;
+    places.reserve(graph_.parameters().size());
+    for (std::size_t id = 0; id < graph_.parameters().size(); ++id) {
+      places.push_back(place_of(static_cast<ParameterId>(id)));
+    }
+    match_statistics();
+    const auto taken = [](const Place& place) { return place.tensor != nullptr; };
+    if (options_.partial && std::ranges::none_of(places, taken)) refuse(differences_, graph_);
+    list_unused();
+    if (!options_.partial && !differences_.empty()) refuse(differences_, graph_);
+    if (options_.notes != nullptr) add_all_notes(places);
+    return places;
+  }
+
+ private:
+  [[nodiscard]] const Parameter& parameter(ParameterId id) const {
+    return graph_.parameters()[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] const CheckpointReader::Tensor* stored(const std::string& name) const {
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : found->second;
+  }
+
+  [[nodiscard]] Place place_of(ParameterId id) {
+    const std::string& name = parameter(id).name;
+    const Shape& shape = parameter(id).shape;
+    known_.insert(name);
+    if (has_new_head_ && std::ranges::find(head_, id) != head_.end()) return {};
+    const auto* tensor = stored(name);
+    if (tensor == nullptr) {
+      if (!options_.partial) refuse_prefix(index_, name, group_of(options_.from));
+      differences_.missing.push_back(with_shape(name, shape));
+      return {};
+    }
+    const auto grids = grids_of(reader_, graph_, id, tensor->shape);
+    if (tensor->shape != shape && !grids) {
+      differences_.shapes.push_back(other_shape(*tensor, shape));
+      return {};
+    }
+    return {.tensor = tensor, .grids = grids};
+  }
+
+  void match_statistics() {
+    for (const RunningStatistic& statistic : graph_.statistics()) {
+      known_.insert(statistic.name);
+      const auto* tensor = stored(statistic.name);
+      const Shape shape{statistic.channels};
+      if (tensor == nullptr) {
+        differences_.missing.push_back(with_shape(statistic.name, shape));
+      } else if (tensor->shape != shape) {
+        differences_.shapes.push_back(other_shape(*tensor, shape));
+      }
+    }
+  }
+
+  void list_unused() {
+    for (const auto& tensor : tensors_) {
+      if (known_.contains(tensor.name) || known_.contains(tensor.stored_as)) continue;
+      differences_.unused.push_back(with_shape(tensor.stored_as, tensor.shape));
+    }
+  }
+
+  void add_all_notes(const Places& places) const {
+    add_notes(differences_, options_.notes);
+    if (has_new_head_ && options_.head == InitHead::automatic) {
+      options_.notes->push_back(head_note(graph_, head_, stored(parameter(head_.front()).name)));
+    }
+    for (const Place& place : places) {
+      if (place.grids) options_.notes->push_back(positions_note(*place.grids));
+    }
+  }
+
+  const CheckpointReader& reader_;
+  const Graph& graph_;
+  const StoredParameters& options_;
+  const Tensors& tensors_;
+  TensorIndex index_;
+  std::span<const ParameterId> head_;
+  bool has_new_head_ = false;
+  Differences differences_;
+  std::unordered_set<std::string> known_;  ///< names of the network
+};
+
 }  // namespace
 
 const char* to_string(StoredModel model) noexcept {
@@ -227,77 +329,8 @@ TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
 
 TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
                                const StoredParameters& options) {
-  const char* const group = group_of(options.from);
-  const Tensors& tensors = tensors_of(reader, options.from);
-  const TensorIndex index = index_of(tensors);
-  const auto stored = [&](ParameterId id) -> const CheckpointReader::Tensor* {
-    const auto found = index.find(graph.parameters()[static_cast<std::size_t>(id)].name);
-    return found == index.end() ? nullptr : found->second;
-  };
-  const auto fits = [&](ParameterId id) {
-    const auto* tensor = stored(id);
-    return tensor != nullptr &&
-           tensor->shape == graph.parameters()[static_cast<std::size_t>(id)].shape;
-  };
-  const std::span head = head_of(graph);
-  const bool new_head = options.head == InitHead::fresh ||
-                        (options.head == InitHead::automatic && !std::ranges::all_of(head, fits));
-  const auto is_new = [&](ParameterId id) {
-    return new_head && std::ranges::find(head, id) != head.end();
-  };
-
-  Places places;
-  Differences differences;
-  std::unordered_set<std::string> known;
-  for (const Parameter& parameter : graph.parameters()) {
-    const auto id = static_cast<ParameterId>(places.size());
-    known.insert(parameter.name);
-    const auto* tensor = stored(id);
-    places.emplace_back();
-    if (is_new(id)) continue;
-    if (tensor == nullptr) {
-      if (!options.partial) refuse_prefix(index, parameter.name, group);
-      differences.missing.push_back(with_shape(parameter.name, parameter.shape));
-      continue;
-    }
-    places.back().grids = grids_of(reader, graph, id, tensor->shape);
-    if (tensor->shape != parameter.shape) {
-      if (!places.back().grids) {
-        differences.shapes.push_back(other_shape(*tensor, parameter.shape));
-        places.back().grids.reset();
-        continue;
-      }
-    }
-    places.back().tensor = tensor;
-  }
-  for (const RunningStatistic& statistic : graph.statistics()) {
-    known.insert(statistic.name);
-    const auto found = index.find(statistic.name);
-    const Shape shape{statistic.channels};
-    if (found == index.end()) {
-      differences.missing.push_back(with_shape(statistic.name, shape));
-    } else if (found->second->shape != shape) {
-      differences.shapes.push_back(other_shape(*found->second, shape));
-    }
-  }
-  const auto taken = [](const Place& place) { return place.tensor != nullptr; };
-  if (options.partial && std::ranges::none_of(places, taken)) refuse(differences, graph);
-  for (const auto& tensor : tensors) {
-    if (!known.contains(tensor.name) && !known.contains(tensor.stored_as)) {
-      differences.unused.push_back(with_shape(tensor.stored_as, tensor.shape));
-    }
-  }
-  if (!options.partial && !differences.empty()) refuse(differences, graph);
-  add_notes(differences, options.notes);
-  if (options.notes != nullptr) {
-    if (new_head && options.head == InitHead::automatic) {
-      options.notes->push_back(head_note(graph, head, stored(head.front())));
-    }
-    for (const Place& place : places) {
-      if (place.grids) options.notes->push_back(positions_note(*place.grids));
-    }
-  }
-  return values_of(reader, group, std::move(places), options.otherwise);
+  Matching matching(reader, graph, options);
+  return values_of(reader, group_of(options.from), matching.places(), options.otherwise);
 }
 
 TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,

@@ -111,8 +111,8 @@ void add_optimizer_options(OptionTable<Config>& t) {
            "factors on the learning rate of some parameters: PATTERN=FACTOR, comma-separated, for "
            "example fc.*=10; the last matching pattern applies, in addition to --layer-decay")
       .add(&Config::layer_decay, "layer-decay",
-           "factor on the learning rate from each block to the one before it, as timm's "
-           "--layer-decay: the last linear layer has the whole rate; 1: none",
+           "factor on the learning rate from each block to the one before it, as timm's option of "
+           "this name: the last linear layer has the whole rate; 1: none",
            {.min = 0, .max = 1, .above_min = true})
       .add(&Config::trust_coefficient, "trust-coefficient", "trust coefficient of lars",
            {.min = 0, .above_min = true})

@@ -84,6 +84,7 @@ StoredArray array_of(const std::string& path, const std::string& name, const Jso
 
 void require_apart(const std::string& path, const std::vector<StoredArray>& arrays) {
   std::vector<const StoredArray*> sorted;
+  sorted.reserve(arrays.size());
   for (const StoredArray& array : arrays) sorted.push_back(&array);
   std::ranges::sort(sorted, {}, [](const StoredArray* array) { return array->begin; });
   std::uint64_t end = 0;

@@ -29,6 +29,7 @@ class JoinedTensors final {
   JoinedTensors(const std::vector<StoredArray>& arrays, const std::string& path)
       : arrays_(arrays), path_(path) {
     std::vector<std::string> names;
+    names.reserve(arrays.size());
     for (const StoredArray& array : arrays) names.push_back(array.name);
     const std::vector<KnownName> known = known_names(names);
     for (std::size_t i = 0; i < arrays.size(); ++i) {

@@ -105,7 +105,8 @@ class ZipReader final {
                    .is_compressed = field<std::uint16_t>(rest, 10) != 0};
     widen(rest.substr(central_bytes + name_bytes, extra_bytes), place);
     place.begin = content_of(place);
-    if (place.begin > size_ || place.bytes > size_ - place.begin) {
+    const bool is_there = place.begin <= size_ && place.bytes <= size_ - place.begin;
+    if (!is_there && !place.is_compressed) {
       damaged(fmt::format("{} lies beyond its end", escape_line(name)));
     }
     rest.remove_prefix(all);

@@ -189,6 +189,8 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "conv1.*,*.bias",
                                "--lr-scale",
                                "fc.*=10,a=b=0.5",
+                               "--layer-decay",
+                               "0.75",
                                "--seed",
                                "42",
                                "--run-dir",
@@ -199,6 +201,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "w.h5",
                                "--init-head",
                                "new",
+                               "--init-partial",
                                "--save-every",
                                "10min",
                                "--keep",
@@ -300,6 +303,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
       .decay_norm_and_bias = true,
       .freeze = {"conv1.*", "*.bias"},
       .lr_scale = {{.pattern = "fc.*", .factor = 10}, {.pattern = "a=b", .factor = 0.5}},
+      .layer_decay = 0.75,
       .trust_coefficient = 0.02,
       .clip_grad_norm = 1.5,
       .ema_decay = 0.99,
@@ -325,6 +329,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
       .resume = "none",
       .init_from = "w.h5",
       .init_head = InitHead::fresh,
+      .init_partial = true,
       .save_every = {.steps = 0, .seconds = 600},
       .keep = 5,
       .eval_every = 2,
@@ -575,8 +580,8 @@ BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
   }
   const std::string unwrapped = std::regex_replace(help, std::regex("\\s+"), " ");
   for (const char* part :
-       {"--config", "--print-config", "one of none, crop-flip, resized-crop", "one of keep, new",
-        "one of auto, bar, plain", "from 0 to 1",
+       {"--config", "--print-config", "one of none, crop-flip, resized-crop",
+        "one of auto, keep, new", "one of auto, bar, plain", "from 0 to 1",
         "[0.1; 0.001 for adam, adamw, lamb; 0.0001 for lion]",
         "[0.0001; 0 for adam; 0.01 for adamw, lamb; 0 for lion]", "[0.999; 0.99 for lion]",
         "[1e-08; 1e-06 for lamb]", "[0; 1 for lamb]"}) {

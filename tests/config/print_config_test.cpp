@@ -106,6 +106,7 @@ Config random_config(Random& random) {
     c.freeze.push_back("layer" + std::to_string(left) + ".*");
     c.lr_scale.push_back({.pattern = "fc=*?[ab]", .factor = real(random, 1e-9, 100)});
   }
+  c.layer_decay = real(random, 1e-6, 1);
   c.trust_coefficient = real(random, 1e-6, 1);
   c.clip_grad_norm = real(random, 0, 100);
   c.ema_decay = real(random, 0, 0.99);
@@ -135,7 +136,8 @@ Config random_config(Random& random) {
   c.run_dir = coin(random) ? text(random) : std::string();
   c.resume = coin(random) ? "none" : text(random);
   if (c.resume == "none") c.init_from = text(random);
-  c.init_head = static_cast<InitHead>(whole(random, 0, 1));
+  c.init_head = static_cast<InitHead>(whole(random, 0, 2));
+  c.init_partial = coin(random);
   c.save_every = {.automatic = coin(random)};
   if (!c.save_every.automatic) {
     if (coin(random)) {
@@ -160,7 +162,7 @@ Config random_config(Random& random) {
   c.wait_for_debugger = whole(random, -1, 4096);
   c.decode = static_cast<DecodeChoice>(whole(random, 0, 2));
   c.conv_algorithm = static_cast<ConvAlgorithm>(whole(random, 0, 2));
-  c.recompute = static_cast<Recompute>(whole(random, 0, 1));
+  c.recompute = static_cast<Recompute>(whole(random, 0, 3));
   c.deterministic = coin(random);
   c.cuda_graph = coin(random);
   c.threads = whole(random, 0, 4096);

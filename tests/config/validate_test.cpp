@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(gpus_do_not_recompute_norms) {
         c.device = DeviceChoice::cuda;
       },
       {"--recompute norms", "--device cuda"});
-  for (const Recompute recompute : {Recompute::automatic, Recompute::none}) {
+  for (const Recompute recompute : {Recompute::automatic, Recompute::none, Recompute::block}) {
     BOOST_TEST(is_valid([=](Config& c) {
       c.recompute = recompute;
       c.device = DeviceChoice::cuda;

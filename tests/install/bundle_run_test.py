@@ -151,13 +151,13 @@ def other_bits_than_over_mpi_are_an_error(folder):
 
 
 def a_budget_decides_what_runs_and_what_is_left_out(folder):
-    """Each command takes 0.6 of its stage's least time; 900 seconds pass in 20."""
+    """Each command takes 0.6 of its stage's least time; 900 seconds pass in 30."""
     stand_in_bundle(folder)
     listed = run([sys.executable, folder / "bundle/all", "--list"], env=environment(folder, 1)).splitlines()
     least = {line.split()[0]: float(line.split()[1]) for line in listed}
-    (folder / "seconds").write_text("".join(f"{name} {seconds * 0.6 / 45}\n" for name, seconds in least.items()))
+    (folder / "seconds").write_text("".join(f"{name} {seconds * 0.6 / 30}\n" for name, seconds in least.items()))
     for budget in (900, 300):
-        process = start(folder, "--budget", str(budget), speed=45, STAND_IN_SECONDS=str(folder / "seconds"))
+        process = start(folder, "--budget", str(budget), speed=30, STAND_IN_SECONDS=str(folder / "seconds"))
         finish(process)  # a stage that the budget cuts off has not failed
         files = contents(folder)
         print(f"-- {budget} s\n" + files["summary.txt"])
