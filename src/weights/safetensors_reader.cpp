@@ -22,15 +22,13 @@ constexpr const char* again = "copy or write it again";
   fail(ExitStatus::bad_input, "{} is damaged ({}); {}", path, what, again);
 }
 
-std::string read_text(const Descriptor& file, const std::string& path, std::uint64_t begin,
-                      std::uint64_t bytes) {
+std::string header_text(const Descriptor& file, const std::string& path, std::uint64_t begin,
+                        std::uint64_t bytes) {
   if (bytes > header_limits.bytes) {
     damaged(path, fmt::format("its header has {} bytes, at most {} are read", bytes,
                               header_limits.bytes));
   }
-  std::string text(bytes, '\0');
-  text.resize(read_input(file, path, begin, std::as_writable_bytes(std::span(text))));
-  return text;
+  return read_text(file, path, begin, bytes);
 }
 
 /// The list of numbers at a key; all at least 0.
@@ -106,7 +104,7 @@ StoredWeights read_safetensors(Descriptor file, const std::string& path) {
   if (read_input(file, path, 0, count) != count.size() || header > size - count.size()) {
     damaged(path, "its header is not whole");
   }
-  const Json json = require_json(read_text(file, path, count.size(), header),
+  const Json json = require_json(header_text(file, path, count.size(), header),
                                  fmt::format("the header of {}", path), again, header_limits);
   if (!json.is_object()) damaged(path, "its header is no object");
   StoredWeights weights;
@@ -127,7 +125,7 @@ StoredWeights read_safetensors(Descriptor file, const std::string& path) {
 StoredWeights read_safetensors_index(const Descriptor& index, const FilePath& path) {
   const std::string& name = path.text();
   const Json json =
-      require_json(read_text(index, name, 0, size_of(index, name)), name, again, header_limits);
+      require_json(header_text(index, name, 0, size_of(index, name)), name, again, header_limits);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || map == json.end() || !map->is_object()) {
     fail(

@@ -148,13 +148,6 @@ class TensorsOfPickle final {
   const std::string& path_;
 };
 
-std::string read_text(const Descriptor& file, const std::string& path, std::uint64_t begin,
-                      std::uint64_t bytes) {
-  std::string text(bytes, '\0');
-  text.resize(read_input(file, path, begin, std::as_writable_bytes(std::span(text))));
-  return text;
-}
-
 [[noreturn]] void refuse_big_endian(const std::string& path) {
   fail(ExitStatus::bad_input,
        "{} was written on a big-endian machine (its values have another order of bytes); load and "
@@ -162,17 +155,20 @@ std::string read_text(const Descriptor& file, const std::string& path, std::uint
        path);
 }
 
-void refuse_compression(const std::string& path, const std::string& entry) {
+[[noreturn]] void refuse_compression(const std::string& path, const std::string& entry) {
   fail(ExitStatus::bad_input,
        "{} has the compressed entry {} (torch.save compresses none; a few bytes could become any "
        "number); load and save it with PyTorch",
        path, escape_line(entry));
 }
 
+using ZipEntries = std::map<std::string, ZipPlace>;
+
 /// Of an entry that is no tensor.
-std::string entry_text(const Descriptor& file, const std::string& path, const ZipPlace& place,
-                       std::uint64_t most) {
-  if (place.is_compressed) refuse_compression(path, "data.pkl");
+std::string entry_text(const Descriptor& file, const std::string& path,
+                       const ZipEntries::value_type& entry, std::uint64_t most) {
+  const ZipPlace& place = entry.second;
+  if (place.is_compressed) refuse_compression(path, entry.first);
   if (place.bytes > most) {
     fail(ExitStatus::bad_input,
          "{} has {} bytes of objects beside its tensors (at most {} are read); save the state dict "
@@ -184,7 +180,8 @@ std::string entry_text(const Descriptor& file, const std::string& path, const Zi
   const auto* bytes = reinterpret_cast<const Bytef*>(text.data());
   if (static_cast<std::uint32_t>(crc32_z(0, bytes, text.size())) != place.crc32) {
     fail(ExitStatus::bad_input,
-         "{} is damaged (the CRC of its objects is another one); copy or write it again", path);
+         "{} is damaged (the bytes of {} do not have its CRC); copy or write it again", path,
+         escape_line(entry.first));
   }
 #endif
   return text;
@@ -250,7 +247,7 @@ std::map<std::string, Place> legacy_places(const Descriptor& file, const std::st
 }  // namespace
 
 std::optional<StoredWeights> read_torch_zip(Descriptor file, const std::string& path) {
-  const std::map<std::string, ZipPlace> entries = read_zip(file, path);
+  const ZipEntries entries = read_zip(file, path);
   constexpr std::string_view objects = "/data.pkl";
   std::string folder;
   for (const auto& [name, place] : entries) {
@@ -261,10 +258,9 @@ std::optional<StoredWeights> read_torch_zip(Descriptor file, const std::string& 
   if (found == entries.end()) return std::nullopt;
   if (const auto order = entries.find(folder + "/byteorder"); order != entries.end()) {
     constexpr std::uint64_t most_word = 16;
-    if (entry_text(file, path, order->second, most_word) != "little") refuse_big_endian(path);
+    if (entry_text(file, path, *order, most_word) != "little") refuse_big_endian(path);
   }
-  const Pickled pickled =
-      pickle::unpickle(entry_text(file, path, found->second, most_pickle), path);
+  const Pickled pickled = pickle::unpickle(entry_text(file, path, *found, most_pickle), path);
   const PlaceOf place_of = [&](const pickle::Storage& storage) -> Place {
     const auto entry = entries.find(fmt::format("{}/data/{}", folder, storage.key));
     if (entry == entries.end()) return {};

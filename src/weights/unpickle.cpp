@@ -2,9 +2,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
+#include "pickle_globals.hpp"
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -20,57 +19,6 @@ constexpr std::size_t most_pairs = std::size_t{1} << 22;  ///< of all dicts
 constexpr std::size_t most_axes = 8;
 constexpr std::size_t most_marks = std::size_t{1} << 20;
 constexpr std::size_t most_key = 64;  ///< of a storage, in bytes
-
-/// What calling a function or class makes.
-enum class Makes { dict, tensor, first_argument, opaque };
-struct Constructor {
-  std::string_view name;
-  Makes makes;
-};
-constexpr std::array constructors{
-    Constructor{"collections.OrderedDict", Makes::dict},
-    Constructor{"collections.defaultdict", Makes::dict},
-    Constructor{"torch._utils._rebuild_tensor", Makes::tensor},
-    Constructor{"torch._utils._rebuild_tensor_v2", Makes::tensor},
-    Constructor{"torch._utils._rebuild_parameter", Makes::first_argument},
-    Constructor{"torch._utils._rebuild_parameter_with_state", Makes::first_argument},
-    Constructor{"torch.nn.parameter.Parameter", Makes::first_argument},
-    Constructor{"torch.Size", Makes::first_argument},
-    Constructor{"collections.Counter", Makes::opaque},  // milestones of a schedule
-    Constructor{"torch.device", Makes::opaque},
-    Constructor{"argparse.Namespace", Makes::opaque},
-    Constructor{"copyreg._reconstructor", Makes::opaque},
-    Constructor{"copy_reg._reconstructor", Makes::opaque},
-    Constructor{"builtins.object", Makes::opaque},
-    Constructor{"__builtin__.object", Makes::opaque},
-    Constructor{"builtins.set", Makes::opaque},
-    Constructor{"__builtin__.set", Makes::opaque},
-    Constructor{"builtins.dict", Makes::opaque},  // of a defaultdict
-    Constructor{"builtins.list", Makes::opaque},
-    Constructor{"_codecs.encode", Makes::opaque},
-    Constructor{"numpy.dtype", Makes::opaque},
-    Constructor{"numpy.core.multiarray.scalar", Makes::opaque},
-    Constructor{"numpy._core.multiarray.scalar", Makes::opaque},
-    Constructor{"pathlib.PosixPath", Makes::opaque},
-    Constructor{"pathlib.WindowsPath", Makes::opaque}};
-
-const Constructor* constructor_of(std::string_view name) noexcept {
-  const auto* const found = std::ranges::find(constructors, name, &Constructor::name);
-  return found == constructors.end() ? nullptr : found;
-}
-
-/// Of a class such as torch.FloatStorage.
-const ElementKind* storage_kind(std::string_view name) noexcept {
-  constexpr std::string_view module = "torch.";
-  return name.starts_with(module) ? kind_of_storage(name.substr(module.size())) : nullptr;
-}
-
-bool is_dtype(std::string_view name) noexcept {
-  constexpr std::array names{"torch.float32", "torch.float",    "torch.float16", "torch.half",
-                             "torch.float64", "torch.bfloat16", "torch.int64",   "torch.int32",
-                             "torch.uint8",   "torch.bool"};
-  return std::ranges::find(names, name) != names.end();
-}
 
 class Machine final {
  public:
@@ -357,7 +305,7 @@ class Machine final {
 
   bool global(std::string_view module, std::string_view name) {
     std::string full = fmt::format("{}.{}", module, name);
-    if (constructor_of(full) == nullptr && storage_kind(full) == nullptr && !is_dtype(full)) {
+    if (!is_known(full)) {
       fail(ExitStatus::bad_input,
            "{} has an object of {} (only tensors, containers and numbers are read: to make others "
            "would execute code of the file); save the state dict alone: "
@@ -368,8 +316,7 @@ class Machine final {
   }
 
   bool push_call(const std::string& name, List arguments) {
-    const Constructor* constructor = constructor_of(name);
-    switch (constructor == nullptr ? Makes::opaque : constructor->makes) {
+    switch (made_by(name)) {
       case Makes::dict:
         return push(dict_of(arguments));
       case Makes::tensor:

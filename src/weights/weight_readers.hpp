@@ -21,6 +21,10 @@ struct StoredWeights {
   std::set<std::uint64_t> verified = {};  ///< beginnings of checked parts that have been compared
 };
 
+/// These bytes of a file, or fewer if it ends before.
+[[nodiscard]] std::string read_text(const Descriptor& file, const std::string& path,
+                                    std::uint64_t begin, std::uint64_t bytes);
+
 /// A file of torch.save: a zip archive, or, as before version 1.6, pickles and storages in turn. A
 /// state dict, or one that other dicts hold by a usual name (`state_dict`, `model`, ...).
 /// Error(bad_input) if it is damaged, big-endian, or holds anything else. nullopt: another

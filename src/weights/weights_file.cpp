@@ -68,7 +68,8 @@ class JoinedTensors final {
     for (const std::size_t index : tensor.arrays) {
       if (index == missing) {
         fail(ExitStatus::bad_input,
-             "{} has only a part of {} (it is joined of {} tensors, as {}); use a whole file",
+             "{} has only a part of {} (it is joined from {} tensors, of which there is {}); use a "
+             "whole file",
              path_, escape_line(tensor.name), tensor.arrays.size(), escape_line(tensor.stored_as));
       }
       const StoredArray& array = arrays_[index];
@@ -205,8 +206,7 @@ void require_sum(const Descriptor& file, const std::string& path, const StoredAr
 
 std::optional<StoredWeights> read_stored(const FilePath& path) {
   Descriptor file = open_input(path);
-  std::string start(start_bytes, '\0');
-  start.resize(read_input(file, path.text(), 0, std::as_writable_bytes(std::span(start))));
+  const std::string start = read_text(file, path.text(), 0, start_bytes);
   if (start.starts_with("PK\x03\x04")) return read_torch_zip(std::move(file), path.text());
   // torch's magic number as a pickled integer of ten bytes.
   if (start.size() > 4 && start[0] == '\x80' &&
@@ -220,6 +220,13 @@ std::optional<StoredWeights> read_stored(const FilePath& path) {
 }
 
 }  // namespace
+
+std::string read_text(const Descriptor& file, const std::string& path, std::uint64_t begin,
+                      std::uint64_t bytes) {
+  std::string text(bytes, '\0');
+  text.resize(read_input(file, path, begin, std::as_writable_bytes(std::span(text))));
+  return text;
+}
 
 std::optional<WeightsFile> WeightsFile::open(const FilePath& path) {
   std::optional<StoredWeights> stored = read_stored(path);

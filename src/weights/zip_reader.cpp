@@ -3,10 +3,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/escape.hpp"
 #include "lockstep/core/input_file.hpp"
+#include "weight_readers.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 #include <string_view>
 
 namespace lockstep {
@@ -48,10 +48,8 @@ class ZipReader final {
 
   std::string read(std::uint64_t begin, std::uint64_t bytes) const {
     if (begin > size_ || bytes > size_ - begin) damaged("a part lies beyond its end");
-    std::string text(bytes, '\0');
-    if (read_input(file_, path_, begin, std::as_writable_bytes(std::span(text))) != bytes) {
-      damaged("it ends too early");
-    }
+    std::string text = read_text(file_, path_, begin, bytes);
+    if (text.size() != bytes) damaged("it ends too early");
     return text;
   }
 

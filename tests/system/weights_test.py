@@ -233,7 +233,7 @@ def what_does_not_fit_is_listed_and_refused_unless_allowed(folder):
     torch.save(state, folder / "other.pth")
     start = ["train", "--data", data, "--init-from", folder / "other.pth", "--model", "mini-vit", "--width", 32, "--batch-size", 4, "--max-steps", 1]
     output = run([*start, "--run-dir", folder / "run"], 2, expect=BAD_INPUT)
-    for part in ("has no encoder.ln.weight (32)", "encoder.ln.bias of 31, not 32", "beyond the network extra.bias (3)", "--init-partial"):
+    for part in ("has no encoder.ln.weight (32)", "encoder.ln.bias of 31, not 32", "has extra.bias (3), which the network lacks", "--init-partial"):
         assert part in output, (part, output)
     assert not (folder / "run").exists() or not list((folder / "run").rglob("step-*")), output
     nothing = {"other.weight": torch.ones(3)}
